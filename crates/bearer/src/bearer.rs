@@ -1,0 +1,168 @@
+//! The one trait all bearers have in common.
+
+use std::io::{self, IoSlice};
+use std::os::fd::RawFd;
+
+use crate::{Address, Capabilities, Network, RxBatch};
+
+/// Most datagrams in one train; every bearer takes so many, with or without offload.
+pub const TRAIN_SEGMENTS_MAX: usize = 64;
+
+/// Most bytes in one train, over all its datagrams: what one UDP/IPv4 super-packet carries.
+pub const TRAIN_BYTES_MAX: usize = 65_507;
+
+/// One train: datagrams for one destination, as a gather list.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// The destination.
+    pub to: Address,
+    /// Size in bytes of every datagram but the last, which may be shorter. Not 0.
+    pub segment_bytes: usize,
+    /// Sum of the lengths of `slices`.
+    pub bytes: usize,
+    /// The bytes of the train; the cuts between slices have nothing to do with those between datagrams.
+    pub slices: &'a [IoSlice<'a>],
+}
+
+impl Transmit<'_> {
+    /// How many datagrams the train has (an empty datagram is one too).
+    pub fn segments(&self) -> usize {
+        self.bytes.div_ceil(self.segment_bytes.max(1)).max(1)
+    }
+}
+
+/// What became of a train.
+#[derive(Debug)]
+pub enum SendOutcome {
+    /// Handed over.
+    Sent,
+    /// No room now; nothing was sent. The first descriptor becomes writable when there is room again.
+    WouldBlock,
+    /// Lost on this machine, now, and known to be (the queue of the interface was full: ENOBUFS).
+    Dropped,
+    /// A datagram is larger than the interface or the known path takes (they are never fragmented), or the train
+    /// breaks [`TRAIN_SEGMENTS_MAX`] or [`TRAIN_BYTES_MAX`]. Nothing was sent.
+    TooLarge,
+    /// The interface or the route is gone, or something worse: ENETDOWN, ENETUNREACH, EHOSTUNREACH, ENODEV...
+    Failed(io::Error),
+}
+
+/// Which part of the way said that a destination cannot be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoticeCode {
+    /// The machine is there; nobody listens at that port.
+    Port,
+    /// The machine does not answer, or a router says so.
+    Host,
+    /// There is no way to that network.
+    Net,
+    /// Any other refusal, such as administrative prohibition.
+    Other,
+}
+
+/// Something the medium said beside the data. Notices are hints: anybody can forge an ICMP message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// Datagrams to `to` do not get there.
+    Unreachable {
+        /// The destination of the datagram that failed.
+        to: Address,
+        /// Who said so.
+        code: NoticeCode,
+    },
+    /// The path to `to` takes datagrams of at most `mtu_bytes` payload.
+    MtuHint {
+        /// The destination of the datagram that was too large.
+        to: Address,
+        /// Largest payload in bytes.
+        mtu_bytes: u16,
+    },
+    /// Segmentation offload failed and the datagrams go one by one from now on; retried by itself.
+    GsoOff,
+}
+
+/// A local attachment to a medium. No call blocks. Used by one thread at a time.
+pub trait Bearer: Send {
+    /// For people: `udp/eth0`.
+    fn name(&self) -> &str;
+
+    /// The interface to watch for carrier and configuration, if there is one.
+    fn device(&self) -> Option<&str>;
+
+    /// Where this bearer is reached, and which addresses are its neighbours.
+    fn local(&self) -> Network;
+
+    /// What the medium can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Sends one train.
+    fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome;
+
+    /// Sends one datagram to all neighbours on the medium that listen for beacons.
+    fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome;
+
+    /// Appends groups that have arrived to `batch` and returns how many; 0 means that nothing is there or that
+    /// the batch is full. An error is one of the socket itself, never one that a peer or a router can cause.
+    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize>;
+
+    /// Like `recv`, for what others sent by `broadcast`. A bearer may hear its own beacons.
+    fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize>;
+
+    /// Moves the notices that came since the last call to `out`; cheap when there are none.
+    fn notices(&mut self, out: &mut Vec<Notice>);
+
+    /// Whether `send` would find room now.
+    fn writable(&mut self) -> bool;
+
+    /// Bytes accepted but not yet gone from this machine's queue, as the kernel counts them; 0 where unknown.
+    fn backlog_bytes(&mut self) -> u32;
+
+    /// Sets how much may be queued for sending, in the unit of `Capabilities::send_buffer_bytes`; the value
+    /// really granted is found there afterwards.
+    fn set_send_buffer(&mut self, bytes: u32);
+
+    /// What to wait on: first the data socket (readable, writable), then the beacon socket where there is one.
+    fn fds(&self) -> Vec<RawFd>;
+}
+
+impl<B: Bearer + ?Sized> Bearer for Box<B> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn device(&self) -> Option<&str> {
+        (**self).device()
+    }
+    fn local(&self) -> Network {
+        (**self).local()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        (**self).capabilities()
+    }
+    fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
+        (**self).send(transmit)
+    }
+    fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
+        (**self).broadcast(bytes)
+    }
+    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        (**self).recv(batch)
+    }
+    fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        (**self).recv_beacons(batch)
+    }
+    fn notices(&mut self, out: &mut Vec<Notice>) {
+        (**self).notices(out);
+    }
+    fn writable(&mut self) -> bool {
+        (**self).writable()
+    }
+    fn backlog_bytes(&mut self) -> u32 {
+        (**self).backlog_bytes()
+    }
+    fn set_send_buffer(&mut self, bytes: u32) {
+        (**self).set_send_buffer(bytes);
+    }
+    fn fds(&self) -> Vec<RawFd> {
+        (**self).fds()
+    }
+}
