@@ -1,0 +1,216 @@
+use super::*;
+use std::net::IpAddr;
+
+fn error(text: &str) -> String {
+    Config::from_toml(text).expect_err(text).to_string()
+}
+
+fn addresses() -> Vec<IpAddr> {
+    vec!["10.1.2.3".parse().unwrap(), "fe80::1".parse().unwrap()]
+}
+
+const EXAMPLE: &str = include_str!("../../../../docs/polyrail.toml");
+
+#[test]
+fn the_example_file_is_the_defaults() {
+    assert_eq!(Config::from_toml(EXAMPLE), Ok(Config::new().insecure()));
+}
+
+#[test]
+fn the_example_file_names_keys_that_exist_when_uncommented() {
+    let all = EXAMPLE.replace("\n# name =", "\nname =").replace("\n# id =", "\nid =");
+    let all = all.replace("\n# socket_buffer_max =", "\nsocket_buffer_max =");
+    let all = all.replace("\n# control =", "\ncontrol =").replace("\n# exclude =", "\nexclude =");
+    let expected = Config::new()
+        .insecure()
+        .name("alpha")
+        .id(NodeId(0xc0ffee01))
+        .socket_buffer_max(212_992)
+        .control("/run/polyrail/alpha.sock")
+        .interfaces_excluded(INTERFACES_EXCLUDED);
+    assert_eq!(Config::from_toml(&all), Ok(expected));
+}
+
+#[test]
+fn every_key_reaches_its_setting() {
+    let text = r#"
+        security = "none"
+        cluster = "x"
+        port = 1000
+        beacon_port = 1001
+        peers = ["b", "c:9"]
+        discovery = false
+        wait = "spin"
+        adaptive_spin_us = 7
+        profile = "throughput"
+        message_bytes_max = 99
+        tolerance_ms = 1500
+        keepalive_ms = 20
+        integrity = "full"
+        progress = "manual"
+        interfaces = { include = ["l0", "l1"] }
+        memory = { tx_arena_bytes = 1048576, rx_arena_bytes = 2097152, submission_entries = 64, completion_entries = 128 }
+    "#;
+    let expected = Config::new()
+        .insecure()
+        .cluster("x")
+        .port(1000)
+        .beacon_port(1001)
+        .peers(["b", "c:9"])
+        .discovery(false)
+        .wait(Wait::Spin)
+        .adaptive_spin(Duration::from_micros(7))
+        .profile(Profile::Throughput)
+        .message_bytes_max(99)
+        .tolerance(Duration::from_millis(1500))
+        .keepalive(Duration::from_millis(20))
+        .integrity(Integrity::Full)
+        .progress(Progress::Manual)
+        .interfaces(["l0", "l1"])
+        .memory(Memory {
+            tx_arena_bytes: 1 << 20,
+            rx_arena_bytes: 2 << 20,
+            submission_entries: 64,
+            completion_entries: 128,
+        });
+    assert_eq!(Config::from_toml(text), Ok(expected));
+}
+
+#[test]
+fn an_error_says_where_what_and_what_is_allowed() {
+    assert_eq!(
+        error("security = \"none\"\n\nport = 0\n"),
+        "line 3: port: 0 is out of range; allowed: 1 to 65535"
+    );
+    assert_eq!(
+        error("security = \"none\"\n[memory]\n# sizes\ncompletion_entries = 100\n"),
+        "line 4: memory.completion_entries: 100; allowed: powers of two"
+    );
+    assert_eq!(
+        error("security = \"none\"\nkeepalive_ms = 300"),
+        "line 2: keepalive_ms: 300 is more than half of tolerance_ms; allowed: 1 to 250"
+    );
+    assert_eq!(
+        error("id = \"+1\"\nsecurity = \"none\""),
+        "line 1: id: \"+1\" is no identity; allowed: 1 to ffffffffffffffff, hexadecimal"
+    );
+}
+
+#[test]
+fn an_unknown_key_or_word_is_answered_with_the_known_ones() {
+    let unknown_key = error("security = \"none\"\nprot = 7430");
+    assert!(
+        unknown_key.starts_with("line 2: unknown field `prot`, expected one of `security`"),
+        "{unknown_key}"
+    );
+    let unknown_word = error("wait = \"sleep\"");
+    assert!(
+        unknown_word.starts_with("line 1: unknown variant `sleep`, expected one of `spin`"),
+        "{unknown_word}"
+    );
+    assert!(error("port = 7_4_3_0_0_0").starts_with("line 1: invalid value"));
+    assert!(error("a = 1\nb = = 2").starts_with("line 2: "));
+}
+
+#[test]
+fn every_error_is_one_line() {
+    for text in
+        ["port =", "[[memory]]", "security = \"n\\none\"", "peers = [\n1\n]", "x\u{0}y = 1", "wait = 3"]
+    {
+        assert_eq!(error(text).lines().count(), 1, "{text:?}");
+    }
+}
+
+#[test]
+fn a_node_without_a_word_about_security_is_refused() {
+    assert!(error("").starts_with("security: not set; allowed: \"none\""));
+    assert!(Config::new().validate().is_err());
+    assert_eq!(Config::new().insecure().validate(), Ok(()));
+    assert!(error("security = \"unset\"").contains("expected `none`"));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let e = Config::load("/nowhere/polyrail.toml").unwrap_err().to_string();
+    assert!(e.starts_with("/nowhere/polyrail.toml: cannot be read: "), "{e}");
+}
+
+#[test]
+fn a_file_error_names_file_and_line() {
+    let path = std::env::temp_dir().join(format!("polyrail-config-{}.toml", std::process::id()));
+    std::fs::write(&path, "security = \"none\"\ncluster = \"\"\n").unwrap();
+    let e = Config::load(&path).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(
+        e,
+        format!("{}:2: cluster: \"\" is no name; allowed: 1 to 63 of a-z A-Z 0-9 . _ -", path.display())
+    );
+}
+
+#[test]
+fn peers_are_host_and_port() {
+    let parse = |text| PeerName::parse(text, 7430).map(|p| (p.host, p.port));
+    let ok = |host: &str, port| Ok((host.to_string(), port));
+    assert_eq!(parse("alpha.example"), ok("alpha.example", 7430));
+    assert_eq!(parse("10.0.0.1:99"), ok("10.0.0.1", 99));
+    assert_eq!(parse("fe80::1%eth0"), ok("fe80::1%eth0", 7430));
+    assert_eq!(parse("[fe80::1%eth0]:5"), ok("fe80::1%eth0", 5));
+    assert_eq!(parse("[::1]"), ok("::1", 7430));
+    for wrong in ["", ":1", "a:", "a:0", "a:65536", "a:b", "a b", "[a]:1", "[::1]x", "a:1:2", "[::1", "a/b"] {
+        assert!(PeerName::parse(wrong, 7430).is_err(), "{wrong:?}");
+    }
+    let shown = |text| PeerName::parse(text, 1).unwrap().to_string();
+    assert_eq!((shown("a"), shown("::1")), ("a:1".to_string(), "[::1]:1".to_string()));
+}
+
+#[test]
+fn by_default_containers_and_loopback_are_left_out() {
+    let rules = InterfaceRules::default();
+    for (name, is_loopback, expected) in [
+        ("eth0", false, true),
+        ("lo", true, false),
+        ("docker0", false, false),
+        ("virbr1", false, false),
+        ("veth12ab", false, false),
+    ] {
+        assert_eq!(rules.selects(name, &addresses(), is_loopback), expected, "{name}");
+    }
+    assert!(!rules.selects("eth0", &[], false), "no address");
+}
+
+#[test]
+fn included_interfaces_are_names_patterns_or_networks() {
+    let selects = |include: &str, name: &str, is_loopback| {
+        Config::new().interfaces([include]).interfaces.selects(name, &addresses(), is_loopback)
+    };
+    assert!(selects("veth0", "veth0", false));
+    assert!(selects("lo", "lo", true));
+    assert!(!selects("l*", "lo", true));
+    assert!(selects("v*h?".replace('?', "0").as_str(), "veth0", false));
+    assert!(!selects("eth", "eth0", false));
+    assert!(selects("10.1.0.0/16", "eth0", false));
+    assert!(!selects("10.2.0.0/16", "eth0", false));
+    assert!(selects("fe80::/10", "eth0", false));
+    assert!(selects("0.0.0.0/0", "eth0", false));
+}
+
+#[test]
+fn exclusion_beats_a_pattern_but_not_a_full_name() {
+    let rules = Config::new().interfaces(["eth*", "ib0"]).interfaces_excluded(["eth1", "ib*"]).interfaces;
+    let chosen = ["eth0", "eth1", "ib0", "ib1"].map(|name| rules.selects(name, &addresses(), false));
+    assert_eq!(chosen, [true, false, true, false]);
+}
+
+#[test]
+fn a_rule_that_names_no_interface_is_refused() {
+    for wrong in ["", "a name", "10.0.0.0/33", "::/129", "10.0.0/8", "much-too-long-name", "eth0:1"] {
+        assert!(Config::new().insecure().interfaces([wrong]).validate().is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_default_name_is_a_valid_name() {
+    let name = Config::new().name_or_default();
+    assert!(name.ends_with(&format!("-{}", std::process::id())), "{name}");
+    assert_eq!(Config::new().insecure().name(name).validate(), Ok(()));
+}
