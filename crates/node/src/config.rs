@@ -152,6 +152,8 @@ pub struct Config {
     pub tolerance: Duration,
     /// Spacing of keepalives on a link whose session is in use.
     pub keepalive: Duration,
+    /// The same where the session is idle.
+    pub keepalive_idle: Duration,
     /// What our checksums cover.
     pub integrity: Integrity,
     /// Path of the control socket; `None`: no control socket.
@@ -180,6 +182,7 @@ impl Default for Config {
             message_bytes_max: 16 << 20,
             tolerance: Duration::from_millis(500),
             keepalive: Duration::from_millis(10),
+            keepalive_idle: Duration::from_secs(1),
             integrity: Integrity::default(),
             control: None,
             progress: Progress::default(),
@@ -314,6 +317,12 @@ impl Config {
         self
     }
 
+    /// Spacing of keepalives on a link whose session is idle.
+    pub fn keepalive_idle(mut self, keepalive: Duration) -> Self {
+        self.keepalive_idle = keepalive;
+        self
+    }
+
     /// What our checksums cover.
     pub fn integrity(mut self, integrity: Integrity) -> Self {
         self.integrity = integrity;
@@ -336,7 +345,7 @@ impl Config {
     pub fn name_or_default(&self) -> String {
         self.name.clone().unwrap_or_else(|| {
             let mut name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            name.retain(|c| is_name_char(c));
+            name.retain(is_name_char);
             // Room for the process id.
             name.truncate(NAME_BYTES_MAX - 12);
             if name.is_empty() {
@@ -392,6 +401,7 @@ impl Config {
             ("message_bytes_max", self.message_bytes_max, 1, MESSAGE_BYTES_LIMIT),
             ("tolerance_ms", ms(self.tolerance), 50, 60_000),
             ("keepalive_ms", ms(self.keepalive), 1, 10_000),
+            ("keepalive_idle_ms", ms(self.keepalive_idle), 1, 60_000),
             ("memory.tx_arena_bytes", memory.tx_arena_bytes, 1 << 20, 1 << 32),
             ("memory.rx_arena_bytes", memory.rx_arena_bytes, 1 << 20, 1 << 32),
             ("memory.submission_entries", memory.submission_entries, 64, 65_536),

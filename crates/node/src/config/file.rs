@@ -45,6 +45,7 @@ struct File {
     message_bytes_max: Option<usize>,
     tolerance_ms: Option<u64>,
     keepalive_ms: Option<u64>,
+    keepalive_idle_ms: Option<u64>,
     integrity: Option<Integrity>,
     control: Option<PathBuf>,
     progress: Option<Progress>,
@@ -98,6 +99,7 @@ impl File {
         set(&mut c.message_bytes_max, self.message_bytes_max);
         set(&mut c.tolerance, self.tolerance_ms.map(Duration::from_millis));
         set(&mut c.keepalive, self.keepalive_ms.map(Duration::from_millis));
+        set(&mut c.keepalive_idle, self.keepalive_idle_ms.map(Duration::from_millis));
         set(&mut c.integrity, self.integrity);
         set(&mut c.progress, self.progress);
         set(&mut c.memory.tx_arena_bytes, self.memory.tx_arena_bytes);

@@ -46,6 +46,7 @@ fn every_key_reaches_its_setting() {
         message_bytes_max = 99
         tolerance_ms = 1500
         keepalive_ms = 20
+        keepalive_idle_ms = 2000
         integrity = "full"
         progress = "manual"
         interfaces = { include = ["l0", "l1"] }
@@ -64,6 +65,7 @@ fn every_key_reaches_its_setting() {
         .message_bytes_max(99)
         .tolerance(Duration::from_millis(1500))
         .keepalive(Duration::from_millis(20))
+        .keepalive_idle(Duration::from_secs(2))
         .integrity(Integrity::Full)
         .progress(Progress::Manual)
         .interfaces(["l0", "l1"])
