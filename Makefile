@@ -1,0 +1,36 @@
+# Every target sets up what it needs first; a second call finds it done.
+#
+#   make demo    two nodes, two links, cuts in mid-transfer, figures at the end (DEMO="--bytes 100M" for options)
+#   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces
+#   make build   the program, target/release/polyrail
+#   make sim     the simulator over many seeds (SEEDS=20000)
+#   make help    this text
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+
+SEEDS ?= 20000
+DEMO ?=
+
+.PHONY: help setup build demo test sim
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	cargo build --release --package polyrail-cli
+
+demo: setup
+	@cargo build --quiet --release --package polyrail-cli
+	@target/release/polyrail demo $(DEMO)
+
+test: setup
+	@scripts/test.sh
+
+sim: setup
+	@cargo build --quiet --release --package polyrail-sim
+	target/release/sim --seeds $(SEEDS)

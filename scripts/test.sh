@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands, one step after the other. Every step runs even if an earlier one
+# failed; what this machine can't run is skipped by name. `scripts/test.sh STEP...` runs only the steps named.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+only=("$@")
+passed=0 failed=0 skipped=0
+failed_names=()
+begun=$SECONDS
+
+wanted() {
+    [ ${#only[@]} = 0 ] && return 0
+    local name
+    for name in "${only[@]}"; do [ "$name" = "$1" ] && return 0; done
+    return 1
+}
+
+# step NAME COMMAND...
+step() {
+    local name=$1 started=$SECONDS
+    shift
+    wanted "$name" || return 0
+    printf '\n==== %s\n' "$name"
+    if "$@" </dev/null; then
+        passed=$((passed + 1))
+        printf -- '---- %s: ok, %d s\n' "$name" $((SECONDS - started))
+    else
+        failed=$((failed + 1))
+        failed_names+=("$name")
+        printf -- '---- %s: FAILED, %d s\n' "$name" $((SECONDS - started))
+    fi
+}
+
+# skip NAME REASON
+skip() {
+    wanted "$1" || return 0
+    skipped=$((skipped + 1))
+    printf '\n==== %s\n---- %s: SKIPPED, %s\n' "$1" "$1" "$2"
+}
+
+docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet; }
+
+loom() {
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --package polyrail-shm --lib loom
+}
+
+simulate() {
+    cargo build --release --quiet --package polyrail-sim && target/release/sim --seeds "${SEEDS:-1000}"
+}
+
+can_make_namespaces() { [ "$(id -u)" = 0 ] || unshare -Urnm true 2>/dev/null; }
+
+if cargo fmt --version >/dev/null 2>&1; then
+    step format cargo fmt --all --check
+else
+    skip format "rustfmt is not installed"
+fi
+if cargo clippy --version >/dev/null 2>&1; then
+    step clippy cargo clippy --workspace --all-targets --quiet -- -D warnings
+else
+    skip clippy "clippy is not installed"
+fi
+step docs docs
+step tests cargo test --workspace --no-fail-fast
+if ! can_make_namespaces; then
+    skip namespaces "neither root nor user namespaces; tests that need them said so above"
+fi
+if grep -qs 'cfg(.*loom' -r crates/shm/src; then
+    step loom loom
+fi
+if grep -qs seeds crates/sim/src/main.rs; then
+    step simulator simulate
+fi
+
+printf '\n'
+for name in ${failed_names[@]+"${failed_names[@]}"}; do echo "failed: $name"; done
+echo "took $((SECONDS - begun)) s"
+echo "steps: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
