@@ -1,0 +1,84 @@
+//! The wire format: one packet is one datagram of a bearer (protocol.md §2-§4).
+//!
+//! Bytes become values here, once; inside the core there are no lengths to check again. All integers are
+//! little-endian; frames start on 8-byte boundaries of the packet.
+
+mod ack;
+mod binding;
+mod check;
+mod field;
+mod flow;
+pub mod frame;
+mod frames;
+pub mod handshake;
+pub mod header;
+mod hello;
+mod message;
+mod notice;
+pub mod seal;
+mod show;
+mod supervise;
+mod walk;
+
+pub use binding::BINDING_BYTES;
+pub use check::{check_of, check_of_parts, finish, put_check, verify, verify_any_version};
+pub use field::padding;
+pub use frame::{
+    Ack, BearerState, Binding, BindingOp, Bindings, BindingsIter, Close, Credit, Cts, Fragment, Frame,
+    Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Probe, ProbeKind, ProbeReply, Refuse,
+    RefuseReason, Rts, TransferFragment,
+};
+pub use handshake::{Beacon, BearerAddress, Hello, Reset, Versions};
+pub use header::{
+    CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,
+    FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
+};
+pub use message::DATA_HEADER_BYTES_MAX;
+pub use show::describe;
+pub use walk::FRAME_HEADER_BYTES;
+
+/// The wire version that this build speaks (protocol.md §2.1).
+pub const VERSION: u8 = 1;
+
+/// Bytes of a packet header.
+pub const HEADER_BYTES: usize = 24;
+
+/// Bytes of the tag at the end of a sealed packet.
+pub const SEAL_BYTES: usize = 16;
+
+/// What is wrong with bytes that a peer sent, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed {
+    /// The kind of fault.
+    pub what: Fault,
+    /// Offset in the packet at which it was noticed.
+    pub offset: u16,
+}
+
+/// Kinds of malformed input, each counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Fewer bytes than the format needs.
+    Truncated,
+    /// A version that this build does not speak; the nibble received.
+    Version(u8),
+    /// An unknown packet type.
+    PacketType(u8),
+    /// The checksum does not match.
+    Checksum,
+    /// A frame length smaller than its fixed part, or beyond the packet.
+    FrameLength,
+    /// An unknown frame type of the critical half (0x80 and above).
+    CriticalFrame(u8),
+    /// Acknowledged ranges that reach below packet 0 or overlap.
+    AckRange,
+    /// A field outside of its range.
+    Value,
+    /// Text that is not UTF-8 or too long.
+    Text,
+    /// More entries than the format allows.
+    Count,
+    /// A byte that must be zero is not.
+    Reserved,
+}

@@ -1,0 +1,97 @@
+//! Integrity of packets (protocol.md §2.3).
+//!
+//! The checksum of a DATA packet leaves out the payload of messages: the bearer's own checksum covers that, and
+//! the sender can take the sum over its headers alone, before any payload is gathered.
+
+use super::field::{fault, u32_at};
+use super::header::CHECK_OFFSET;
+use super::message::payload_offset;
+use super::walk::Walk;
+use super::{FLAG_FULL_CHECK, FLAG_SEALED, Fault, HEADER_BYTES, Header, Malformed, PacketType, SEAL_BYTES};
+use crc32c::{crc32c, crc32c_append};
+
+/// Parses the header of a received packet and checks the packet's integrity, before any state is touched.
+///
+/// Of a sealed packet only the form is checked: opening it proves the rest.
+pub fn verify(packet: &[u8]) -> Result<Header, Malformed> {
+    let header = Header::parse(packet)?;
+    if !header.has(FLAG_SEALED) {
+        check_plain(packet, &header)?;
+    } else if header.check != 0 {
+        return Err(fault(Fault::Checksum, CHECK_OFFSET));
+    } else if packet.len() < HEADER_BYTES + SEAL_BYTES {
+        return Err(fault(Fault::Truncated, packet.len()));
+    }
+    Ok(header)
+}
+
+/// As [`verify`], for BEACON and VERSIONS packets of any wire version: their layout is frozen (protocol.md §3), so
+/// that a node which can't be talked to can at least be named. Other types report their version as a fault.
+pub fn verify_any_version(packet: &[u8]) -> Result<Header, Malformed> {
+    match super::peek_type(packet) {
+        Some(PacketType::Beacon | PacketType::Versions) => {
+            let header = Header::parse_any_version(packet)?;
+            check_plain(packet, &header)?;
+            Ok(header)
+        }
+        _ => verify(packet),
+    }
+}
+
+/// The `check` of a packet whose bytes outside of the payloads are `headers`, with `check` itself still zero.
+#[inline]
+pub fn check_of(headers: &[u8]) -> u32 {
+    crc32c(headers)
+}
+
+/// The `check` over `parts` one after the other: for `FLAG_FULL_CHECK`, with headers and payloads in packet order.
+pub fn check_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    parts.into_iter().fold(0, crc32c_append)
+}
+
+/// Writes `check` into a packet or into its header.
+///
+/// # Panics
+/// If `packet` is shorter than a header.
+#[inline]
+pub fn put_check(packet: &mut [u8], check: u32) {
+    packet[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+}
+
+/// Computes the `check` of a whole unsealed packet and writes it: for packets that lie in one piece.
+pub fn finish(packet: &mut [u8]) -> Result<(), Malformed> {
+    let header = Header::parse(packet)?;
+    let check = sum(packet, &header)?;
+    put_check(packet, check);
+    Ok(())
+}
+
+fn check_plain(packet: &[u8], header: &Header) -> Result<(), Malformed> {
+    if sum(packet, header)? == u32_at(packet, CHECK_OFFSET) {
+        Ok(())
+    } else {
+        Err(fault(Fault::Checksum, CHECK_OFFSET))
+    }
+}
+
+/// The checksum that `packet` should carry.
+fn sum(packet: &[u8], header: &Header) -> Result<u32, Malformed> {
+    let mut head = [0; HEADER_BYTES];
+    head[..CHECK_OFFSET].copy_from_slice(&packet[..CHECK_OFFSET]);
+    let mut crc = crc32c(&head);
+    let mut covered = HEADER_BYTES;
+    if header.kind == PacketType::Data && !header.has(FLAG_FULL_CHECK) {
+        for raw in Walk::new(&packet[HEADER_BYTES..], HEADER_BYTES) {
+            let raw = raw?;
+            if let Some(payload) = payload_offset(raw.kind, raw.flags) {
+                if payload > raw.bytes.len() {
+                    return Err(fault(Fault::FrameLength, raw.at + 2));
+                }
+                // The padding of the frame before and this header lie together: one step.
+                crc = crc32c_append(crc, &packet[covered..raw.at + payload]);
+                covered = raw.at + raw.bytes.len();
+            }
+        }
+    }
+    Ok(crc32c_append(crc, &packet[covered..]))
+}

@@ -1,0 +1,149 @@
+//! From the body of a DATA packet to frames, and back (protocol.md §2.2, §4).
+
+use super::field::{Draft, fault, pad, padded};
+use super::frame::{
+    Ack, BearerState, Bindings, Close, Credit, Cts, Fragment, Frame, Frames, LinkSet, Message, Probe,
+    ProbeReply, Refuse, Rts, TransferFragment, kind,
+};
+use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
+use super::{Fault, Malformed};
+use crate::id::PortId;
+
+impl<'a> Frames<'a> {
+    /// The frames of `body`, which starts at `offset_of_body` of its packet (for the offsets of faults). The body of
+    /// a sealed packet is its plaintext, without the tag.
+    pub fn new(body: &'a [u8], offset_of_body: usize) -> Self {
+        Frames { walk: Walk::new(body, offset_of_body) }
+    }
+
+    fn take(raw: &Raw<'a>) -> Result<Option<Frame<'a>>, Malformed> {
+        let beyond = if raw.kind == PAD { raw.bytes } else { raw.padding };
+        if let Some(place) = beyond.iter().position(|&byte| byte != 0) {
+            let start = if raw.kind == PAD { raw.at } else { raw.at + raw.bytes.len() };
+            return Err(fault(Fault::Reserved, start + place));
+        }
+        if raw.kind == PAD {
+            return Ok(None);
+        }
+        match parse(raw.kind, raw.bytes) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(e) => Err(fault(e.what, raw.at + usize::from(e.offset))),
+        }
+    }
+}
+
+/// Ends after the first fault: what follows it can't be trusted.
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let taken = match self.walk.next()? {
+            Ok(raw) => Frames::take(&raw),
+            Err(e) => Err(e),
+        };
+        if taken.is_err() {
+            self.walk.stop();
+        }
+        taken.transpose()
+    }
+}
+
+fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+    Ok(match kind {
+        kind::MESSAGE => Message::parse(frame).map(|(message, payload)| Frame::Message(message, payload))?,
+        kind::FRAGMENT => {
+            Fragment::parse(frame).map(|(fragment, payload)| Frame::Fragment(fragment, payload))?
+        }
+        kind::TRANSFER_FRAGMENT => TransferFragment::parse(frame)
+            .map(|(fragment, payload)| Frame::TransferFragment(fragment, payload))?,
+        kind::ACK => Frame::Ack(Ack::parse(frame)?),
+        kind::BEARER_STATE => Frame::BearerState(BearerState::parse(frame)?),
+        kind::CREDIT => Frame::Credit(Credit::parse(frame)?),
+        kind::REFUSE => Frame::Refuse(Refuse::parse(frame)?),
+        kind::RTS => Frame::Rts(Rts::parse(frame)?),
+        kind::CTS => Frame::Cts(Cts::parse(frame)?),
+        kind::TRANSFER_ABORT => {
+            super::flow::parse_notice(frame).map(|(control, token)| Frame::TransferAbort(control, token))?
+        }
+        kind::BINDINGS => Frame::Bindings(Bindings::parse(frame)?),
+        kind::PORT_CLOSED => super::flow::parse_notice(frame)
+            .map(|(control, port)| Frame::PortClosed(control, PortId(port)))?,
+        kind::PROBE => Frame::Probe(Probe::parse(frame)?),
+        kind::PROBE_REPLY => Frame::ProbeReply(ProbeReply::parse(frame)?),
+        kind::LINK_SET => Frame::LinkSet(LinkSet::parse(frame)?),
+        kind::CLOSE => Frame::Close(Close::parse(frame)?),
+        _ if kind >= CRITICAL => return Err(fault(Fault::CriticalFrame(kind), 0)),
+        _ => Frame::Skipped(kind),
+    })
+}
+
+impl Frame<'_> {
+    /// Appends the whole frame, its payload and its padding included.
+    ///
+    /// The data path emits headers with [`Message::emit`] and its like and leaves payloads where they are.
+    /// `Skipped` becomes a frame without content.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Message(message, payload) => {
+                message.emit(out, payload.len());
+                emit_payload(message.header_bytes(), payload, out);
+            }
+            Frame::Fragment(fragment, payload) => {
+                fragment.emit(out, payload.len());
+                emit_payload(fragment.header_bytes(), payload, out);
+            }
+            Frame::TransferFragment(fragment, payload) => {
+                fragment.emit(out, payload.len());
+                emit_payload(fragment.header_bytes(), payload, out);
+            }
+            Frame::Ack(ack) => ack.emit(out),
+            Frame::BearerState(state) => state.emit(out),
+            Frame::Credit(credit) => credit.emit(out),
+            Frame::Refuse(refuse) => refuse.emit(out),
+            Frame::Rts(rts) => rts.emit(out),
+            Frame::Cts(cts) => cts.emit(out),
+            Frame::TransferAbort(control, token) => {
+                super::flow::emit_notice(kind::TRANSFER_ABORT, *control, *token, out);
+            }
+            Frame::Bindings(bindings) => bindings.emit_parsed(out),
+            Frame::PortClosed(control, port) => {
+                super::flow::emit_notice(kind::PORT_CLOSED, *control, port.0, out)
+            }
+            Frame::Probe(probe) => probe.emit(out),
+            Frame::ProbeReply(reply) => reply.emit(out),
+            Frame::LinkSet(set) => set.emit(out),
+            Frame::Close(close) => close.emit(out),
+            Frame::Skipped(kind) => {
+                Draft::<8>::frame(*kind, 0, FRAME_HEADER_BYTES).zero(4).end(out);
+            }
+        }
+    }
+
+    /// Bytes that [`Frame::emit`] appends: a multiple of 8.
+    pub fn emitted_bytes(&self) -> usize {
+        match self {
+            Frame::Message(message, payload) => padded(message.header_bytes() + payload.len()),
+            Frame::Fragment(fragment, payload) => padded(fragment.header_bytes() + payload.len()),
+            Frame::TransferFragment(fragment, payload) => padded(fragment.header_bytes() + payload.len()),
+            Frame::Ack(ack) => ack.emitted_bytes(),
+            Frame::BearerState(_) => BearerState::BYTES,
+            Frame::Credit(_) => Credit::BYTES,
+            Frame::Refuse(_) => Refuse::BYTES,
+            Frame::Rts(rts) => rts.emitted_bytes(),
+            Frame::Cts(_) => Cts::BYTES,
+            Frame::TransferAbort(..) | Frame::PortClosed(..) => super::flow::NOTICE_BYTES,
+            Frame::Bindings(bindings) => Bindings::emitted_bytes(bindings.iter().len()),
+            Frame::Probe(_) => Probe::BYTES,
+            Frame::ProbeReply(_) => ProbeReply::BYTES,
+            Frame::LinkSet(_) => LinkSet::BYTES,
+            Frame::Close(_) => Close::BYTES,
+            Frame::Skipped(_) => padded(FRAME_HEADER_BYTES),
+        }
+    }
+}
+
+fn emit_payload(header_bytes: usize, payload: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(payload);
+    pad(header_bytes + payload.len(), out);
+}

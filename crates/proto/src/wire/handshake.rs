@@ -1,0 +1,95 @@
+//! Packets outside of a session: beacon, session opening, version notice, reset (protocol.md §3).
+
+use crate::address::MediaAddress;
+use crate::id::{BearerId, Incarnation, NodeId, SessionId};
+use arrayvec::{ArrayString, ArrayVec};
+
+/// Longest node or cluster name, bytes.
+pub const NAME_BYTES_MAX: usize = 63;
+/// Most bearers that a node announces.
+pub const BEARERS_MAX: usize = 16;
+
+/// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beacon {
+    /// Hash of the cluster's name; others are ignored and counted.
+    pub cluster: u64,
+    /// Who.
+    pub node: NodeId,
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// Which of its bearers speaks.
+    pub bearer: BearerId,
+    /// The sender would like an answer soon (first beacons of a life).
+    pub solicit: bool,
+}
+
+/// One bearer of a node as announced to peers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BearerAddress {
+    /// Its number at its owner.
+    pub bearer: BearerId,
+    /// Largest datagram, bytes.
+    pub mtu: u16,
+    /// Bytes that one peer may have in flight towards it (half the receive buffer), truesize counted.
+    pub window_bytes: u32,
+    /// The address that peers send to.
+    pub address: MediaAddress,
+}
+
+/// Body of INIT and RESP (protocol.md §3.2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Hash of the cluster's name.
+    pub cluster: u64,
+    /// The sender.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// The sender's index of this session: the `to` of all packets towards it.
+    pub session: SessionId,
+    /// Chosen by the initiator, echoed in RESP; tells attempts apart.
+    pub attempt: u32,
+    /// In RESP: the initiator's incarnation, echoed. In INIT: 0.
+    pub echo: Incarnation,
+    /// Lowest and highest wire version spoken.
+    pub versions: (u8, u8),
+    /// Feature bits.
+    pub features: u64,
+    /// The bearer that this packet was sent from.
+    pub bearer: BearerId,
+    /// Largest message sent without asking, bytes.
+    pub eager_bytes_max: u32,
+    /// Credit of a port one has never talked to: bytes and messages.
+    pub initial_credit: (u32, u32),
+    /// Silence after which the sender's node may be declared lost, ms (`progress = manual` raises it).
+    pub tolerance_ms: u32,
+    /// Random per boot of the machine or per network namespace: tells a clone with our identity from a restart.
+    pub host: u64,
+    /// The node's name.
+    pub name: ArrayString<NAME_BYTES_MAX>,
+    /// All bearers of the sender.
+    pub bearers: ArrayVec<BearerAddress, BEARERS_MAX>,
+}
+
+/// "I speak these versions" (protocol.md §3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Versions {
+    /// Lowest.
+    pub min: u8,
+    /// Highest.
+    pub max: u8,
+    /// Who says so.
+    pub node: NodeId,
+}
+
+/// "I know no such session" (protocol.md §3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reset {
+    /// The session index that the offending packet named.
+    pub session: SessionId,
+    /// Who says so.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
