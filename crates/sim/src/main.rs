@@ -1,2 +1,2 @@
-//! placeholder
+//! `sim`: replays seeds of the simulator.
 fn main() {}

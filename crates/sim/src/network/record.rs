@@ -1,0 +1,207 @@
+//! What the network saw: counters for the coverage table, a hash of the whole trace, and the check that packet
+//! numbers are never used twice.
+
+use super::peek;
+use super::unit::{Station, Unit};
+use crate::prng::mix;
+use crate::queue::TimeNs;
+use std::collections::BTreeMap;
+
+/// Why datagrams did not arrive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DropReason {
+    /// The sender's queue was full.
+    Queue,
+    /// No carrier at one end.
+    Carrier,
+    /// The way was cut in silence.
+    Cut,
+    /// Larger than the path lets pass.
+    PathMtu,
+    /// Lost at random.
+    Loss,
+    /// Altered, and the UDP checksum noticed.
+    Checksum,
+    /// The switch's output port was full.
+    SwitchPort,
+    /// The receiver's socket buffer was full.
+    ReceiveBuffer,
+    /// No process had the socket open.
+    NotListening,
+}
+
+impl DropReason {
+    /// All reasons, in order.
+    pub const ALL: [DropReason; 9] = [
+        DropReason::Queue,
+        DropReason::Carrier,
+        DropReason::Cut,
+        DropReason::PathMtu,
+        DropReason::Loss,
+        DropReason::Checksum,
+        DropReason::SwitchPort,
+        DropReason::ReceiveBuffer,
+        DropReason::NotListening,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Queue => "queue full",
+            DropReason::Carrier => "no carrier",
+            DropReason::Cut => "silent cut",
+            DropReason::PathMtu => "path mtu",
+            DropReason::Loss => "random loss",
+            DropReason::Checksum => "udp checksum",
+            DropReason::SwitchPort => "switch port full",
+            DropReason::ReceiveBuffer => "receive buffer full",
+            DropReason::NotListening => "nobody listens",
+        }
+    }
+}
+
+/// A packet number that a sender used for two different packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reused {
+    /// When the second use left.
+    pub at_ns: TimeNs,
+    /// Who sent it.
+    pub from: Station,
+    /// The header of the second use.
+    pub peek: peek::Peek,
+}
+
+/// Sender's node, receiver's node, receiver's session index, link.
+type Stream = (usize, usize, u32, u16);
+
+/// Counters and checks of everything that passed.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Datagrams that stations handed over.
+    pub sent_datagrams: u64,
+    /// Trains that stations handed over.
+    pub sent_trains: u64,
+    /// Payload bytes that stations handed over.
+    pub sent_bytes: u64,
+    /// Datagrams that reached a socket buffer or were dropped there.
+    pub arrived_datagrams: u64,
+    /// Sends that found the send buffer full.
+    pub blocked: u64,
+    /// Units that arrived twice.
+    pub duplicated: u64,
+    /// Units of which a late copy was scheduled.
+    pub replayed: u64,
+    /// Datagrams altered behind the back of the UDP checksum.
+    pub corrupted: u64,
+    /// Datagrams of an adversary.
+    pub injected: u64,
+    /// Frames by type, packets by type.
+    pub frames: BTreeMap<u8, u64>,
+    /// Packets by type.
+    pub packets: BTreeMap<u8, u64>,
+    /// The first packet number used twice, if any.
+    pub reused: Option<Reused>,
+    /// Prints each train when set.
+    pub verbose: bool,
+    /// When a station last handed over a data packet, by station.
+    pub last_data_sent_ns: BTreeMap<Station, TimeNs>,
+    dropped: [u64; 9],
+    numbers: BTreeMap<Stream, u64>,
+    hash: u64,
+}
+
+impl Record {
+    /// Datagrams dropped for `reason`.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// A hash of everything that was sent and that arrived, with its times.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Takes something else into the hash of the trace.
+    pub fn note(&mut self, value: u64) {
+        self.hash = mix(self.hash ^ value);
+    }
+
+    /// A node started a new life: its sessions and those towards it begin anew.
+    pub fn on_restart(&mut self, node: usize) {
+        self.numbers.retain(|stream, _| stream.0 != node && stream.1 != node);
+    }
+
+    pub(super) fn drops(&mut self, reason: DropReason, datagrams: u64) {
+        self.dropped[reason as usize] += datagrams;
+        self.note(reason as u64 ^ datagrams << 8);
+    }
+
+    pub(super) fn on_sent(&mut self, now_ns: TimeNs, unit: &Unit, nodes: usize) {
+        self.sent_trains += 1;
+        self.sent_bytes += unit.bytes.len() as u64;
+        self.note(now_ns ^ (unit.from as u64) << 48);
+        let streams = (unit.from % nodes, unit.to.map_or(usize::MAX, |to| to % nodes));
+        for datagram in unit.datagrams() {
+            self.sent_datagrams += 1;
+            self.note(datagram.len() as u64);
+            if let Some(peek) = peek::header(datagram) {
+                self.note(peek.number ^ u64::from(peek.session) << 32 ^ u64::from(peek.link) << 16);
+                self.on_packet(now_ns, unit.from, streams, peek, datagram);
+            }
+        }
+    }
+
+    pub(super) fn on_arrived(&mut self, now_ns: TimeNs, station: Station, unit: &Unit) {
+        self.arrived_datagrams += unit.count() as u64;
+        self.note(now_ns ^ (station as u64) << 40 ^ (unit.bytes.len() as u64) << 8);
+        if self.verbose {
+            println!("{:>12} ns  arrives {} -> {station}: {}", now_ns, unit.from, describe(unit));
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        now_ns: TimeNs,
+        from: Station,
+        streams: (usize, usize),
+        peek: peek::Peek,
+        datagram: &[u8],
+    ) {
+        *self.packets.entry(peek.kind).or_default() += 1;
+        if peek.kind == peek::TYPE_INIT || peek.kind == peek::TYPE_RESP {
+            // A session may begin anew between these two: its numbers start from the beginning.
+            let (a, b) = streams;
+            self.numbers.retain(|s, _| (s.0, s.1) != (a, b) && (s.0, s.1) != (b, a));
+        }
+        if peek.kind != peek::TYPE_DATA {
+            return;
+        }
+        self.last_data_sent_ns.insert(from, now_ns);
+        for kind in peek::frame_types(datagram) {
+            *self.frames.entry(kind).or_default() += 1;
+        }
+        let last = self.numbers.insert((streams.0, streams.1, peek.session, peek.link), peek.number);
+        if last.is_some_and(|last| peek.number <= last) && self.reused.is_none() {
+            self.reused = Some(Reused { at_ns: now_ns, from, peek });
+        }
+    }
+}
+
+/// One line about a train, for traces.
+pub fn describe(unit: &Unit) -> String {
+    let mut text = format!("{} datagrams, {} bytes", unit.count(), unit.bytes.len());
+    for datagram in unit.datagrams().take(2) {
+        let Some(peek) = peek::header(datagram) else {
+            text.push_str("; not a packet");
+            continue;
+        };
+        let frames: Vec<&str> = peek::frame_types(datagram).map(peek::frame_name).collect();
+        let kind = peek::packet_name(peek.kind);
+        let (session, link, number) = (peek.session, peek.link, peek.number);
+        text.push_str(&format!(
+            "; {kind} session {session} link {link} number {number} [{}]",
+            frames.join(", ")
+        ));
+    }
+    text
+}
