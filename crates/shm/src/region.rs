@@ -1,0 +1,78 @@
+//! A part of a segment with bounds of its own, such as the bytes of one arena.
+
+#[cfg(not(loom))]
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crate::segment::Segment;
+
+/// A range of a segment's bytes; offsets count from its start. Clones are cheap and keep the segment mapped.
+///
+/// The rules on bytes are those of [`crate::segment`].
+#[derive(Clone, Debug)]
+pub struct Region {
+    segment: Arc<Segment>,
+    start: u64,
+    len: u64,
+}
+
+impl Region {
+    /// The `len` bytes from `start`; `None` when they are not wholly inside the segment.
+    pub fn new(segment: &Arc<Segment>, start: u64, len: u64) -> Option<Region> {
+        let end = start.checked_add(len)?;
+        #[cfg(not(loom))]
+        let inside = usize::try_from(end).is_ok_and(|end| end <= segment.len());
+        #[cfg(loom)]
+        let inside = end > 0;
+        inside.then(|| Region { segment: Arc::clone(segment), start, len })
+    }
+
+    /// The segment this is a part of.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the region has no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(not(loom))]
+impl Region {
+    /// Copies `data` to `offset`; `None` and nothing written when it does not fit wholly inside.
+    #[inline]
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Option<()> {
+        self.segment.write_at(self.place(offset, data.len())?, data)
+    }
+
+    /// Fills `data` from `offset`; `None` and nothing read when the range is not wholly inside.
+    #[inline]
+    pub fn read_at(&self, offset: u64, data: &mut [u8]) -> Option<()> {
+        self.segment.read_at(self.place(offset, data.len())?, data)
+    }
+
+    /// A range to be gathered by a system call, see [`Segment::io_slice`].
+    #[inline]
+    pub fn io_slice(&self, offset: u64, len: usize) -> Option<IoSlice<'_>> {
+        self.segment.io_slice(self.place(offset, len)?, len)
+    }
+
+    /// The bytes of a range that nobody writes any more, see [`Segment::bytes`].
+    #[inline]
+    pub fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.segment.bytes(self.place(offset, len)?, len)
+    }
+
+    /// Offset in the segment of a range that lies wholly inside this region.
+    #[inline]
+    fn place(&self, offset: u64, len: usize) -> Option<u64> {
+        let end = offset.checked_add(len as u64)?;
+        (end <= self.len).then_some(self.start + offset)
+    }
+}
