@@ -57,7 +57,7 @@ install_packages() {
     [ -n "$build$run" ] || return 0
     # shellcheck disable=SC2086
     apt_install $build $run && return 0
-    say "these packages are missing and could not be installed from here: $build $run"
+    say "these packages are missing and could not be installed from here: $(echo $build $run)"
     say "please run:  sudo apt-get update && sudo apt-get install --yes --no-install-recommends $(echo $build $run)"
     [ -z "$build" ] || exit 3
     say "going on: the program can be built; what needs network namespaces will be skipped"
