@@ -1,0 +1,72 @@
+//! Sending: one datagram or one train per call, gathered from many slices.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use super::UdpSocket;
+use super::address::SocketAddress;
+use super::control::Control;
+use crate::call::{check, check_size};
+
+/// Most slices one call takes (the kernel's UIO_MAXIOV).
+pub const SLICES_MAX: usize = 1_024;
+
+/// Most datagrams one `send_segments` takes.
+const SEGMENTS_MAX: usize = 64;
+
+impl UdpSocket {
+    /// Sends `slices`, one after the other, as one datagram; with `segment_bytes` as a train of datagrams of
+    /// that size, cut by the kernel or the interface. Never waits. At most [`SLICES_MAX`] slices.
+    ///
+    /// # Errors
+    /// Those of `sendmsg`, and whatever asynchronous error was pending on the socket, in which case nothing was
+    /// sent: read the error queue and try again.
+    pub fn send_to(
+        &self,
+        to: SocketAddr,
+        slices: &[IoSlice<'_>],
+        segment_bytes: Option<u16>,
+    ) -> io::Result<usize> {
+        let mut to = SocketAddress::from(to);
+        let mut control = segment_bytes.map(Control::segment);
+        let mut message = header(&mut to, slices);
+        if let Some((control, length)) = &mut control {
+            message.msg_control = control.bytes.as_mut_ptr().cast();
+            message.msg_controllen = *length as _;
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: `message` points to the address, the slices and the control bytes, all of which outlive the
+        // call and are only read by it. `IoSlice` has the layout of `iovec`.
+        check_size(unsafe { libc::sendmsg(self.raw(), &raw const message, flags) })
+    }
+
+    /// Sends each of `segments` (at most 64) as one datagram to `to`, all by one call, without any offload; how
+    /// many were taken.
+    ///
+    /// # Errors
+    /// As for `send_to`, when not even the first was taken.
+    pub fn send_segments(&self, to: SocketAddr, segments: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        let mut to = SocketAddress::from(to);
+        let mut messages = Vec::with_capacity(segments.len().min(SEGMENTS_MAX));
+        for slices in segments.iter().take(SEGMENTS_MAX) {
+            messages.push(libc::mmsghdr { msg_hdr: header(&mut to, slices), msg_len: 0 });
+        }
+        let (fd, count) = (self.raw(), messages.len() as libc::c_uint);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the messages point to the address and the slices, which outlive the call and are only read by
+        // it. `IoSlice` has the layout of `iovec`.
+        let sent = check(unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count, flags) })?;
+        Ok(sent as usize)
+    }
+}
+
+/// A message to `to` with the given payload. The pointers in it are good as long as both arguments live.
+fn header(to: &mut SocketAddress, slices: &[IoSlice<'_>]) -> libc::msghdr {
+    // SAFETY: the structure is plain data; zeros are a valid value of it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_namelen = to.len();
+    message.msg_name = to.as_mut_ptr().cast();
+    message.msg_iov = slices.as_ptr().cast_mut().cast();
+    message.msg_iovlen = slices.len() as _;
+    message
+}
