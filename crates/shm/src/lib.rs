@@ -18,6 +18,8 @@ pub mod counter;
 pub mod doorbell;
 #[cfg(not(loom))]
 mod futex;
+#[cfg(all(test, loom))]
+mod loom_models;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]

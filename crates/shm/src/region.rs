@@ -12,6 +12,7 @@ use crate::segment::Segment;
 #[derive(Clone, Debug)]
 pub struct Region {
     segment: Arc<Segment>,
+    #[cfg_attr(loom, allow(dead_code, reason = "models have no bytes"))]
     start: u64,
     len: u64,
 }

@@ -11,9 +11,14 @@ use std::time::Duration;
 
 use crate::segment::Segment;
 use crate::sync::AtomicU64;
+#[cfg(not(loom))]
+use crate::sync::Ordering::Relaxed;
 
 /// Words of one cache line.
 pub(crate) const LINE_WORDS: usize = 8;
+
+/// The words of one cache line, copied out.
+pub(crate) type Line = [u64; LINE_WORDS];
 
 /// A row of words; keeps its segment mapped.
 #[derive(Clone, Debug)]
@@ -49,10 +54,36 @@ impl Words {
         &self.all()[index]
     }
 
-    /// The eight words that start at word `index`; panics beyond the end.
+    /// A copy of the eight words that start at word `index`; panics beyond the end.
     #[inline]
-    pub(crate) fn line(&self, index: usize) -> &[AtomicU64; LINE_WORDS] {
-        self.all()[index..].first_chunk().expect("a line inside the row")
+    #[cfg(not(loom))]
+    pub(crate) fn read_line(&self, index: usize) -> Line {
+        let words: &[AtomicU64; LINE_WORDS] =
+            self.all()[index..].first_chunk().expect("a line inside the row");
+        std::array::from_fn(|i| words[i].load(Relaxed))
+    }
+
+    /// Writes the eight words that start at word `index`; panics beyond the end.
+    #[inline]
+    #[cfg(not(loom))]
+    pub(crate) fn write_line(&self, index: usize, line: &Line) {
+        let words: &[AtomicU64; LINE_WORDS] =
+            self.all()[index..].first_chunk().expect("a line inside the row");
+        for (word, value) in words.iter().zip(line) {
+            word.store(*value, Relaxed);
+        }
+    }
+
+    /// In a model a line is no atomic at all: loom reports any read or write that is not ordered with the others.
+    #[cfg(loom)]
+    pub(crate) fn read_line(&self, index: usize) -> Line {
+        self.segment.read_line(self.at(index))
+    }
+
+    /// See the model's `read_line`.
+    #[cfg(loom)]
+    pub(crate) fn write_line(&self, index: usize, line: &Line) {
+        self.segment.write_line(self.at(index), line);
     }
 
     /// Sleeps while word `index` equals `expected`; may wake early.
