@@ -1,2 +1,94 @@
-//! placeholder
-fn main() {}
+//! The program `polyrail`: nodes, messages, testbeds and measurements from the command line.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod failure;
+mod log;
+mod node_args;
+mod output;
+mod service;
+mod size;
+mod testbed;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use failure::{Exit, Failure};
+use output::Output;
+use std::process::ExitCode;
+
+/// Messages between the processes of a cluster, over every link at once.
+#[derive(Parser)]
+#[command(name = "polyrail", version, max_term_width = 110, subcommand_required = true)]
+#[command(after_help = EXIT_CODES, arg_required_else_help = true)]
+struct Cli {
+    /// Writes results, also failures, as JSON to the standard output
+    #[arg(long, global = true)]
+    json: bool,
+    /// How much to say on the standard error
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "warn")]
+    log: log::Level,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not available on this \
+machine, 4 no such service, peer or node, 5 timed out.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Checks configuration files
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Nodes and links in network namespaces of this machine
+    #[command(subcommand)]
+    Testbed(testbed::TestbedCommand),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    log::set(cli.log);
+    let output = Output::new(cli.json);
+    match run(cli.command, &output) {
+        Ok(code) => code,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Config(command) => config::run(command, output),
+        Command::Testbed(command) => testbed::run(command, output),
+    }
+}
+
+/// Help goes out as it is; what is wrong becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nobody reads on if the pipe is closed.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Exit::Usage.into();
+    }
+    let json = std::env::args().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    let failure = Failure::new(Exit::Usage, one_line(&error.render().to_string()));
+    Output::new(json).failure(&failure);
+    failure.exit.into()
+}
+
+/// The paragraphs of a message in one line, without the pointer to `--help`.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let text = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ").replace("; [", " [");
+    text.strip_prefix("error: ").unwrap_or(&text).to_string()
+}

@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str, origin: Option<&str>) -> Result<Config, ConfigEr
         e.at(origin, line)
     };
     let config = file.into_config().map_err(blame)?;
-    config.validate().map_err(blame)?;
+    config.validate_settings().map_err(blame)?;
     Ok(config)
 }
 

@@ -1,0 +1,118 @@
+//! Results on the standard output: for people, or as JSON.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Write};
+
+/// Where results go and in which form.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// One JSON document per result, one result per line.
+    pub json: bool,
+}
+
+impl Output {
+    /// As text, or as JSON.
+    pub fn new(json: bool) -> Self {
+        Output { json }
+    }
+
+    /// One result: `text` for people, `value` for programs.
+    pub fn result(&self, text: impl AsRef<str>, value: &Value) {
+        if self.json {
+            write_line(&value.to_string());
+        } else {
+            write_line(text.as_ref());
+        }
+    }
+
+    /// Rows under the headings `columns`; members of a row that are no column appear only in JSON.
+    pub fn rows(&self, columns: &[&str], rows: &[Value]) {
+        if self.json {
+            write_line(&json!({ "ok": true, "rows": rows }).to_string());
+            return;
+        }
+        for line in table(columns, rows) {
+            write_line(&line);
+        }
+    }
+
+    /// Why the command ended: JSON on the standard output, else one line on the standard error.
+    pub fn failure(&self, failure: &Failure) {
+        if self.json {
+            let error = json!({ "code": failure.exit.name(), "message": failure.message });
+            write_line(&json!({ "ok": false, "error": error }).to_string());
+        } else {
+            // Nothing can be done if the standard error is closed.
+            let _ = writeln!(std::io::stderr(), "polyrail: {}", failure.message);
+        }
+    }
+}
+
+/// Writes a line; ends the program quietly if nobody reads any more.
+pub fn write_line(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 });
+    }
+}
+
+/// The lines of a table, columns aligned, numbers to the right.
+pub fn table(columns: &[&str], rows: &[Value]) -> Vec<String> {
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| columns.iter().map(|column| cell(&row[*column])).collect()).collect();
+    let is_number: Vec<bool> = columns
+        .iter()
+        .map(|column| {
+            !rows.is_empty() && rows.iter().all(|row| row[*column].is_number() || row[*column].is_null())
+        })
+        .collect();
+    let headings: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
+    let width = |index: usize| {
+        cells.iter().chain([&headings]).map(|row| row[index].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().enumerate().map(|(index, text)| {
+            let width = widths[index];
+            if is_number[index] { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    [&headings].into_iter().chain(&cells).map(line).collect()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(" "),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => format!("{float:.1}"),
+            _ => number.to_string(),
+        },
+        Value::Object(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_aligns_words_left_and_numbers_right() {
+        let rows =
+            [json!({ "name": "a", "rtt_us": 7, "up": true }), json!({ "name": "long", "rtt_us": 1234 })];
+        assert_eq!(
+            table(&["name", "rtt_us", "up"], &rows),
+            ["name  rtt_us  up", "a          7  yes", "long    1234  -"]
+        );
+    }
+
+    #[test]
+    fn an_empty_table_is_its_headings() {
+        assert_eq!(table(&["a", "b"], &[]), ["a  b"]);
+    }
+}

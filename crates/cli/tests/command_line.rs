@@ -1,0 +1,147 @@
+//! The program as a person or a script meets it: help, exit codes, failures in one line.
+
+#![forbid(unsafe_code)]
+
+use std::process::{Command, Output};
+
+fn polyrail(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_polyrail")).args(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+/// Runs a command that fails with `code`, and gives its one line on the standard error.
+fn failure(arguments: &[&str], code: i32) -> String {
+    let output = polyrail(arguments);
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {line}");
+    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    line.trim_end().to_string()
+}
+
+/// A file that vanishes with the value.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("polyrail-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).expect("a temporary file can be written");
+        File(path)
+    }
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is UTF-8")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Every command by its words, as `--help` lists them.
+fn commands(prefix: &[&str]) -> Vec<Vec<String>> {
+    let help = text(&polyrail(&[prefix, &["--help"]].concat()).stdout);
+    let listed = help.split("Commands:").nth(1).unwrap_or_default().split("\n\n").next().unwrap_or_default();
+    let names =
+        listed.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let mut found = Vec::new();
+    for name in names {
+        let words = [prefix, &[name]].concat();
+        let below = commands(&words);
+        if below.is_empty() {
+            found.push(words.iter().map(|word| word.to_string()).collect());
+        }
+        found.extend(below);
+    }
+    found
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let commands = commands(&[]);
+    assert!(commands.len() >= 5, "{commands:?}");
+    for command in commands {
+        let mut arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        arguments.push("--help");
+        let output = polyrail(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{command:?}");
+        let example = format!("Example: polyrail {}", command.join(" "));
+        assert!(text(&output.stdout).contains(&example), "{command:?} shows no example");
+    }
+}
+
+#[test]
+fn the_help_lists_the_exit_codes() {
+    let help = text(&polyrail(&["--help"]).stdout);
+    for code in ["0 done", "1 failed", "2 wrong", "3 not available", "4 no such", "5 timed out"] {
+        assert!(help.contains(code), "{help}");
+    }
+}
+
+#[test]
+fn wrong_flags_are_answered_in_one_line_with_what_is_allowed() {
+    let line = failure(&["--log", "loud", "testbed", "list"], 2);
+    assert!(
+        line.contains("'loud'") && line.contains("[possible values: error, warn, info, debug]"),
+        "{line}"
+    );
+    let line = failure(&["testbed", "up"], 2);
+    assert!(line.contains("<NAME>"), "{line}");
+    let line = failure(&["testbed", "up", "t", "--link", "speed=3"], 2);
+    assert!(line.contains("\"speed=3\"") && line.contains("allowed: rate, burst"), "{line}");
+    let line = failure(&["tesbed"], 2);
+    assert!(line.contains("'tesbed'") && line.contains("'testbed'"), "{line}");
+}
+
+#[test]
+fn a_failure_with_json_is_one_document_on_the_standard_output() {
+    for arguments in [["--json", "config", "check", "/nowhere"], ["config", "check", "/nowhere", "--json"]] {
+        let output = polyrail(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stderr.is_empty());
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        assert_eq!(document["ok"], false);
+        assert_eq!(document["error"]["code"], "usage");
+        assert!(
+            document["error"]["message"].as_str().is_some_and(|m| m.starts_with("/nowhere: ")),
+            "{document}"
+        );
+    }
+    let output = polyrail(&["--json", "nonsense"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"usage".into()));
+}
+
+#[test]
+fn config_check_accepts_the_example_and_names_the_line_of_a_mistake() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/polyrail.toml");
+    assert_eq!(polyrail(&["config", "check", example]).status.code(), Some(0));
+
+    let wrong = File::new("wrong.toml", "security = \"none\"\n\nport = 70000\n");
+    let line = failure(&["config", "check", wrong.path()], 2);
+    assert!(line.starts_with(&format!("polyrail: {}:3: ", wrong.path())), "{line}");
+
+    let silent = File::new("silent.toml", "cluster = \"x\"\n");
+    let line = failure(&["config", "check", silent.path()], 2);
+    assert!(line.contains("security: not set; allowed: \"none\""), "{line}");
+}
+
+#[test]
+fn an_unknown_testbed_is_not_found_and_the_known_ones_are_named() {
+    for arguments in [&["testbed", "down", "no-such"][..], &["testbed", "exec", "no-such", "a", "--", "true"]]
+    {
+        let line = failure(arguments, 4);
+        assert!(line.contains("no testbed is named no-such; there "), "{line}");
+    }
+}
+
+#[test]
+fn the_version_is_printed() {
+    let output = polyrail(&["--version"]);
+    assert_eq!(text(&output.stdout), concat!("polyrail ", env!("CARGO_PKG_VERSION"), "\n"));
+}
