@@ -82,3 +82,25 @@ pub enum Fault {
     /// A byte that must be zero is not.
     Reserved,
 }
+
+impl Fault {
+    /// Number of kinds.
+    pub const KINDS: usize = 11;
+
+    /// The kind as an index into an array of [`Fault::KINDS`] counters.
+    pub const fn index(self) -> usize {
+        match self {
+            Fault::Truncated => 0,
+            Fault::Version(_) => 1,
+            Fault::PacketType(_) => 2,
+            Fault::Checksum => 3,
+            Fault::FrameLength => 4,
+            Fault::CriticalFrame(_) => 5,
+            Fault::AckRange => 6,
+            Fault::Value => 7,
+            Fault::Text => 8,
+            Fault::Count => 9,
+            Fault::Reserved => 10,
+        }
+    }
+}

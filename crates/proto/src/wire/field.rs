@@ -121,7 +121,7 @@ mod tests {
     fn padding_reaches_the_next_multiple_of_eight() {
         let pads: Vec<usize> = (0..10).map(padding).collect();
         assert_eq!(pads, [0, 7, 6, 5, 4, 3, 2, 1, 0, 7]);
-        assert!((0..100).all(|len| padded(len) % 8 == 0 && padded(len) < len + 8));
+        assert!((0..100).all(|len| padded(len).is_multiple_of(8) && padded(len) < len + 8));
     }
 
     #[test]

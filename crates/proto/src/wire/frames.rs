@@ -16,19 +16,24 @@ impl<'a> Frames<'a> {
         Frames { walk: Walk::new(body, offset_of_body) }
     }
 
-    fn take(raw: &Raw<'a>) -> Result<Option<Frame<'a>>, Malformed> {
-        let beyond = if raw.kind == PAD { raw.bytes } else { raw.padding };
-        if let Some(place) = beyond.iter().position(|&byte| byte != 0) {
-            let start = if raw.kind == PAD { raw.at } else { raw.at + raw.bytes.len() };
-            return Err(fault(Fault::Reserved, start + place));
-        }
-        if raw.kind == PAD {
-            return Ok(None);
-        }
-        match parse(raw.kind, raw.bytes) {
-            Ok(frame) => Ok(Some(frame)),
-            Err(e) => Err(fault(e.what, raw.at + usize::from(e.offset))),
-        }
+    /// Ends the iteration with a fault.
+    #[cold]
+    fn fail(&mut self, what: Fault, offset: usize) -> Option<Result<Frame<'a>, Malformed>> {
+        self.walk.stop();
+        Some(Err(fault(what, offset)))
+    }
+
+    /// The offset of the first byte that is not zero between a frame and the next.
+    #[cold]
+    fn dirty(raw: &Raw<'a>) -> usize {
+        raw.at + raw.bytes.len() + raw.padding.iter().take_while(|&&byte| byte == 0).count()
+    }
+
+    /// The rest of the packet is padding, or should be.
+    #[cold]
+    fn pad(&mut self, raw: &Raw<'a>) -> Option<Result<Frame<'a>, Malformed>> {
+        let place = raw.bytes.iter().position(|&byte| byte != 0)?;
+        self.fail(Fault::Reserved, raw.at + place)
     }
 }
 
@@ -38,25 +43,41 @@ impl<'a> Iterator for Frames<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let taken = match self.walk.next()? {
-            Ok(raw) => Frames::take(&raw),
-            Err(e) => Err(e),
+        let raw = match self.walk.next()? {
+            Ok(raw) => raw,
+            Err(e) => return Some(Err(e)),
         };
-        if taken.is_err() {
-            self.walk.stop();
+        if raw.padding.iter().fold(0, |all, byte| all | byte) != 0 {
+            return self.fail(Fault::Reserved, Frames::dirty(&raw));
         }
-        taken.transpose()
+        // Frames with payload are written straight to where the caller reads them: a frame is as large as an ACK,
+        // and moving it costs more than reading it.
+        let malformed = match raw.kind {
+            PAD => return self.pad(&raw),
+            kind::MESSAGE => match Message::parse(raw.bytes) {
+                Ok((message, payload)) => return Some(Ok(Frame::Message(message, payload))),
+                Err(e) => e,
+            },
+            kind::FRAGMENT => match Fragment::parse(raw.bytes) {
+                Ok((fragment, payload)) => return Some(Ok(Frame::Fragment(fragment, payload))),
+                Err(e) => e,
+            },
+            kind::TRANSFER_FRAGMENT => match TransferFragment::parse(raw.bytes) {
+                Ok((fragment, payload)) => return Some(Ok(Frame::TransferFragment(fragment, payload))),
+                Err(e) => e,
+            },
+            _ => match parse(raw.kind, raw.bytes) {
+                Ok(frame) => return Some(Ok(frame)),
+                Err(e) => e,
+            },
+        };
+        self.fail(malformed.what, raw.at + usize::from(malformed.offset))
     }
 }
 
+/// Frames without payload.
 fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
     Ok(match kind {
-        kind::MESSAGE => Message::parse(frame).map(|(message, payload)| Frame::Message(message, payload))?,
-        kind::FRAGMENT => {
-            Fragment::parse(frame).map(|(fragment, payload)| Frame::Fragment(fragment, payload))?
-        }
-        kind::TRANSFER_FRAGMENT => TransferFragment::parse(frame)
-            .map(|(fragment, payload)| Frame::TransferFragment(fragment, payload))?,
         kind::ACK => Frame::Ack(Ack::parse(frame)?),
         kind::BEARER_STATE => Frame::BearerState(BearerState::parse(frame)?),
         kind::CREDIT => Frame::Credit(Credit::parse(frame)?),
