@@ -1,1 +1,34 @@
-//! placeholder
+//! The instrument: every protocol measured beside the others, by the same means, under the same conditions.
+//!
+//! A measurement is one *workload* ([`Workload`]) over one *protocol* ([`protocol::Protocol`]) between two pinned
+//! processes, on one machine's loopback or between two nodes of a testbed ([`netns`]). The orchestrator ([`run`])
+//! interleaves the protocols, repetition by repetition, because the machine's speed drifts by more than most
+//! differences worth knowing, and reports medians, spreads and paired ratios ([`report`]).
+//!
+//! What each workload measures, and what it does not, is written in `docs/measuring.md`.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod args;
+mod calibrate;
+mod check;
+mod clock;
+mod control;
+mod host;
+pub mod netns;
+mod process;
+pub mod protocol;
+mod report;
+mod run;
+pub mod stats;
+mod wait;
+mod workload;
+
+pub use agent::{AGENT_COMMAND, agent_main};
+pub use args::{BenchArgs, Placement, SendKind, WorkloadArg};
+pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
+pub use report::{Report, SCHEMA};
+pub use run::{measure, run};
+pub use wait::{WaitMode, Waiter};
+pub use workload::Workload;

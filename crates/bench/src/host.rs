@@ -1,0 +1,70 @@
+//! The machine that a report was made on: figures without it mean nothing.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::core_count;
+
+/// What is recorded of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// Frequency governor of the first core, if there is one.
+    pub governor: Option<String>,
+    /// Whether it is a virtual machine, as the processor says.
+    pub hypervisor: bool,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+    /// The system's default congestion control.
+    pub congestion_control: String,
+    /// Load of the last minute when the run began.
+    pub load_1min: f64,
+    /// Version of this program.
+    pub version: String,
+}
+
+impl Host {
+    /// Looks at this machine.
+    pub fn here() -> Self {
+        let cpuinfo = read("/proc/cpuinfo");
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, value)| value.trim().to_owned())
+        };
+        let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+        let memory = read("/proc/meminfo");
+        let memory_kib = memory.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0_u64);
+        Self {
+            kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease")),
+            cpu: field("model name"),
+            cores: core_count(),
+            governor: Some(governor).filter(|text| !text.is_empty()),
+            hypervisor: field("flags").split_whitespace().any(|flag| flag == "hypervisor"),
+            memory_mib: memory_kib / 1024,
+            congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
+            load_1min: read("/proc/loadavg").split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map_or(String::new(), |text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_a_kernel_cores_and_memory() {
+        let host = Host::here();
+        assert!(host.kernel.len() > "Linux ".len() && host.cores > 0 && host.memory_mib > 0, "{host:?}");
+    }
+}

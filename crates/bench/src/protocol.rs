@@ -1,0 +1,108 @@
+//! The trait behind which every protocol is measured, and the list of those that exist.
+
+mod mptcp;
+#[cfg(feature = "zmq")]
+mod zmq;
+mod stream_socket;
+mod tcp;
+mod udp;
+
+use std::io;
+use std::time::Duration;
+
+pub use crate::control::Setup;
+use crate::netns::Testbed;
+use crate::workload::Workload;
+
+/// A way to carry messages between two processes.
+pub trait Protocol: Sync {
+    /// The name used on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// One line about what is measured under this name.
+    fn about(&self) -> &'static str;
+
+    /// Whether it promises that everything arrives, once and in order.
+    fn reliable(&self) -> bool {
+        true
+    }
+
+    /// Whether it uses every link at once.
+    fn striped(&self) -> bool {
+        false
+    }
+
+    /// Whether this machine has it.
+    ///
+    /// # Errors
+    /// The reason why not and the way to get it.
+    fn available(&self) -> Result<(), String>;
+
+    /// Whether it can do this workload with messages of this size.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn supports(&self, workload: Workload, size: usize) -> Result<(), String>;
+
+    /// Changes the testbed as the protocol needs it; `receiver` is the receiver's node.
+    ///
+    /// # Errors
+    /// The reason why it cannot be used there.
+    fn prepare(&self, _testbed: &Testbed, _receiver: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Begins to listen, as the receiver.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>>;
+
+    /// Connects to a listening receiver, as the sender.
+    ///
+    /// # Errors
+    /// What the machine refuses, or nobody answers within `timeout`.
+    fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>>;
+}
+
+/// A receiver that waits for its sender.
+pub trait Listener {
+    /// Where the sender must connect to, in the protocol's own notation.
+    fn address(&self) -> String;
+
+    /// Waits for the sender.
+    ///
+    /// # Errors
+    /// Nobody came within `timeout`, or the machine refuses.
+    fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>>;
+}
+
+/// One end of a connected pair. Messages all have the size given at setup.
+pub trait Pipe {
+    /// Sends a message, waiting for one turn at most. `false`: not yet (or only a part of it); call again with the
+    /// same message.
+    ///
+    /// # Errors
+    /// The pipe is broken.
+    fn send(&mut self, message: &[u8]) -> io::Result<bool>;
+
+    /// Receives what is there, waiting for one turn at most; hands each message to `sink`, gives their number.
+    ///
+    /// # Errors
+    /// The pipe is broken, or ended by the other side (`UnexpectedEof`).
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize>;
+}
+
+/// Every protocol that this build knows.
+pub fn all() -> Vec<&'static dyn Protocol> {
+    let mut list: Vec<&'static dyn Protocol> =
+        vec![&tcp::CUBIC, &tcp::BBR, &tcp::NODELAY, &udp::Udp, &mptcp::Mptcp];
+    #[cfg(feature = "zmq")]
+    list.push(&zmq::Zmq);
+    list
+}
+
+/// The protocol of this name.
+pub fn find(name: &str) -> Option<&'static dyn Protocol> {
+    all().into_iter().find(|protocol| protocol.name() == name)
+}

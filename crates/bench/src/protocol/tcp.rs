@@ -1,0 +1,66 @@
+//! TCP, three ways: with each of the two congestion controls that matter, and with small segments sent at once.
+
+use std::io;
+use std::time::Duration;
+
+use super::stream_socket::{self, Options};
+use super::{Listener, Pipe, Protocol, Setup};
+use crate::check::MESSAGE_BYTES_MIN;
+use crate::workload::Workload;
+
+/// TCP with one set of options.
+pub(super) struct Tcp {
+    name: &'static str,
+    about: &'static str,
+    options: Options,
+}
+
+/// Cubic, named by socket option: the system's default may be another.
+pub(super) static CUBIC: Tcp = Tcp {
+    name: "tcp-cubic",
+    about: "TCP, one connection over the first link, congestion control cubic",
+    options: Options { protocol: socket2::Protocol::TCP, congestion: Some("cubic"), nodelay: false },
+};
+
+/// BBR, named by socket option.
+pub(super) static BBR: Tcp = Tcp {
+    name: "tcp-bbr",
+    about: "TCP, one connection over the first link, congestion control bbr",
+    options: Options { protocol: socket2::Protocol::TCP, congestion: Some("bbr"), nodelay: false },
+};
+
+/// The system's congestion control, with TCP_NODELAY.
+pub(super) static NODELAY: Tcp = Tcp {
+    name: "tcp-nodelay",
+    about: "TCP with TCP_NODELAY, one connection over the first link, the system's congestion control",
+    options: Options { protocol: socket2::Protocol::TCP, congestion: None, nodelay: true },
+};
+
+impl Protocol for Tcp {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn available(&self) -> Result<(), String> {
+        stream_socket::probe(self.options)
+    }
+
+    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
+        if size < MESSAGE_BYTES_MIN {
+            return Err(format!("messages of {size} bytes cannot carry their number"));
+        }
+        Ok(())
+    }
+
+    fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
+        stream_socket::listen(self.options, setup)
+    }
+
+    fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        stream_socket::connect(self.options, setup, address, timeout)
+    }
+}

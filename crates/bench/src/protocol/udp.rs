@@ -1,0 +1,151 @@
+//! Plain UDP: no acknowledgements, no order, no flow control. What is offered and what arrives are two figures.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::SockRef;
+
+use super::{Listener, Pipe, Protocol, Setup};
+use crate::check::MESSAGE_BYTES_MIN;
+use crate::clock::now_ns;
+use crate::wait::Waiter;
+use crate::workload::Workload;
+
+/// UDP over the first link, one datagram per call.
+pub(super) struct Udp;
+
+/// The largest payload of a datagram over IPv4.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// A datagram no message can be taken for: it is shorter than a number.
+const HELLO: &[u8] = b"hello";
+const HELLO_EVERY: Duration = Duration::from_millis(20);
+
+impl Protocol for Udp {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn about(&self) -> &'static str {
+        "UDP over the first link, one datagram per call, nothing acknowledged: offered against received"
+    }
+
+    fn reliable(&self) -> bool {
+        false
+    }
+
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
+        if size > DATAGRAM_BYTES_MAX {
+            return Err(format!("a datagram holds at most {DATAGRAM_BYTES_MAX} bytes, not {size}"));
+        }
+        if size < MESSAGE_BYTES_MIN {
+            return Err(format!("messages of {size} bytes cannot carry their number"));
+        }
+        Ok(())
+    }
+
+    fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
+        let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let socket = open(SocketAddr::new(ip, 0), setup)?;
+        Ok(Box::new(UdpListener { socket, setup: setup.clone() }))
+    }
+
+    fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        let peer: SocketAddr = address.parse().map_err(io::Error::other)?;
+        let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let socket = open(SocketAddr::new(ip, 0), setup)?;
+        socket.connect(peer)?;
+        socket.set_read_timeout(Some(HELLO_EVERY))?;
+        let start_ns = now_ns();
+        let mut answer = [0; 16];
+        while u128::from(now_ns() - start_ns) < timeout.as_nanos() {
+            socket.send(HELLO)?;
+            if socket.recv(&mut answer).is_ok_and(|length| &answer[..length] == HELLO) {
+                return Ok(Box::new(UdpPipe::new(socket, setup)?));
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+fn open(address: SocketAddr, setup: &Setup) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    if let Some(bytes) = setup.socket_buffer_max {
+        let options = SockRef::from(&socket);
+        options.set_send_buffer_size(bytes)?;
+        options.set_recv_buffer_size(bytes)?;
+    }
+    Ok(socket)
+}
+
+struct UdpListener {
+    socket: UdpSocket,
+    setup: Setup,
+}
+
+impl Listener for UdpListener {
+    fn address(&self) -> String {
+        self.socket.local_addr().map_or(String::new(), |address| address.to_string())
+    }
+
+    fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        self.socket.set_read_timeout(Some(timeout))?;
+        let mut hello = [0; 16];
+        loop {
+            let (length, peer) = self.socket.recv_from(&mut hello)?;
+            if &hello[..length] == HELLO {
+                self.socket.connect(peer)?;
+                self.socket.send(HELLO)?;
+                return Ok(Box::new(UdpPipe::new(self.socket, &self.setup)?));
+            }
+        }
+    }
+}
+
+struct UdpPipe {
+    socket: UdpSocket,
+    waiter: Waiter,
+    buffer: Vec<u8>,
+}
+
+impl UdpPipe {
+    fn new(socket: UdpSocket, setup: &Setup) -> io::Result<Self> {
+        socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
+        socket.set_write_timeout(Some(Waiter::BLOCK_MAX))?;
+        // One byte more than a message, so that an overlong datagram is seen as damaged.
+        Ok(Self { socket, waiter: Waiter::new(setup.wait), buffer: vec![0; setup.size.max(HELLO.len()) + 1] })
+    }
+}
+
+impl Pipe for UdpPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let socket = &self.socket;
+        let sent = self.waiter.turn(|may_sleep| {
+            let flags = if may_sleep { SendFlags::empty() } else { SendFlags::DONTWAIT };
+            Ok(rustix::net::send(socket, message, flags)?)
+        })?;
+        Ok(sent.is_some())
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let (socket, buffer) = (&self.socket, &mut self.buffer);
+        let received = self.waiter.turn(|may_sleep| {
+            let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            Ok(rustix::net::recv(socket, buffer.as_mut_slice(), flags)?.0)
+        })?;
+        match received {
+            // A repeated greeting that was answered already.
+            Some(length) if &self.buffer[..length] == HELLO => Ok(0),
+            Some(length) => {
+                sink(&self.buffer[..length]);
+                Ok(1)
+            }
+            None => Ok(0),
+        }
+    }
+}

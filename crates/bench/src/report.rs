@@ -1,0 +1,336 @@
+//! From samples to what is told: medians with their range, paired ratios, verdicts; as JSON and as a table.
+
+mod document;
+mod list;
+mod table;
+
+use std::collections::BTreeMap;
+
+use crate::args::{Placement, Plan};
+use crate::calibrate::Calibration;
+use crate::protocol::Protocol;
+use crate::run::Sample;
+use crate::stats::{Spread, paired_ratio};
+use crate::wait::WaitMode;
+use crate::workload::{Histogram, Workload};
+
+use document::{CpuPerGb, Document, Latency, RatioRow, Row, Unavailable};
+pub(crate) use list::List;
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "polyrail-bench/1";
+
+/// What is compared: one protocol under one set of conditions.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    workload: Workload,
+    protocol: &'static str,
+    reliable: bool,
+    striped: bool,
+    placement: Placement,
+    rates: Vec<Option<u32>>,
+    loss_percent: f64,
+    size: usize,
+    wait: WaitMode,
+}
+
+impl Case {
+    pub(crate) fn new(
+        plan: &Plan,
+        protocol: &'static dyn Protocol,
+        rates: &[Option<u32>],
+        loss_percent: f64,
+        size: usize,
+    ) -> Self {
+        Self {
+            workload: plan.workload,
+            protocol: protocol.name(),
+            reliable: protocol.reliable(),
+            striped: protocol.striped(),
+            placement: plan.placement,
+            rates: rates.to_vec(),
+            loss_percent,
+            size,
+            wait: plan.wait,
+        }
+    }
+
+    /// The conditions without the protocol: what two rows must share to be compared.
+    fn conditions(&self) -> String {
+        let rates: Vec<String> = self.rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
+        let links = match self.placement {
+            Placement::Intra => String::new(),
+            Placement::Inter => format!(" {} links {} Mbit/s", self.rates.len(), rates.join(":")),
+        };
+        let loss = if self.loss_percent > 0.0 { format!(" loss {} %", self.loss_percent) } else { String::new() };
+        let (workload, placement, wait) = (self.workload.name(), self.placement.name(), self.wait.name());
+        format!("{workload} {placement}{links}{loss} {} B {wait}", self.size)
+    }
+
+    /// What the links it uses can carry, in Mbit/s, if they are throttled.
+    fn capacity_mbps(&self) -> Option<f64> {
+        let used = if self.striped { &self.rates[..] } else { &self.rates[..1] };
+        used.iter().map(|rate| rate.map(f64::from)).sum()
+    }
+}
+
+/// The samples of one case.
+#[derive(Debug)]
+pub(crate) struct Series {
+    case: Case,
+    samples: Vec<(u32, Sample, Calibration)>,
+}
+
+impl Series {
+    pub(crate) fn new(case: Case) -> Self {
+        Self { case, samples: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, repetition: u32, sample: Sample, calibration: Calibration) {
+        self.samples.push((repetition, sample, calibration));
+    }
+
+    /// The figure that is compared, by repetition: throughput, rate, or median round trip.
+    fn figures(&self) -> BTreeMap<u32, f64> {
+        let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+        good.filter_map(|(repetition, sample, _)| Some((*repetition, self.figure(sample)?))).collect()
+    }
+
+    fn figure(&self, sample: &Sample) -> Option<f64> {
+        match self.case.workload {
+            Workload::Stream => throughput_mbps(sample),
+            Workload::Rate => rate_per_s(sample),
+            Workload::PingPong => Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5),
+        }
+    }
+
+    fn figure_name(&self) -> &'static str {
+        match self.case.workload {
+            Workload::Stream => "throughput",
+            Workload::Rate => "rate",
+            Workload::PingPong => "latency p50",
+        }
+    }
+
+    fn row(&self) -> Row {
+        let case = &self.case;
+        let spread = |value: fn(&Sample) -> Option<f64>| {
+            // A sample cut short still says how fast it was until then; its error stands beside it.
+            let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| value(sample)).collect();
+            Spread::of(&values)
+        };
+        let one_way = case.workload != Workload::PingPong;
+        let sum = |count: fn(&Sample) -> u64| self.samples.iter().map(|(_, sample, _)| count(sample)).sum::<u64>();
+        let mut notes: Vec<String> = self.samples.iter().flat_map(|(_, sample, _)| notes(sample)).collect();
+        notes.sort();
+        notes.dedup();
+        Row {
+            workload: case.workload,
+            protocol: case.protocol,
+            placement: case.placement,
+            links: case.rates.len(),
+            rate_mbit: case.rates.iter().copied().collect(),
+            loss_percent: case.loss_percent,
+            size: case.size,
+            wait: case.wait,
+            throughput_mbps: spread(throughput_mbps).filter(|_| one_way),
+            offered_mbps: spread(offered_mbps).filter(|_| one_way && !case.reliable),
+            rate_per_s: if one_way { spread(rate_per_s) } else { spread(round_trips_per_s) },
+            latency_us: if one_way { None } else { self.latency() },
+            cpu_s_per_gb: CpuPerGb::of(
+                spread(|sample| cpu_s_per_gb(sample, sample.sender.cpu_ns, sample.sender.window_ns)),
+                spread(|sample| cpu_s_per_gb(sample, sample.receiver.cpu_ns, sample.receiver.window_ns)),
+            )
+            .filter(|_| one_way),
+            lost: sum(|sample| checked(sample).lost),
+            duplicated: sum(|sample| checked(sample).duplicated),
+            reordered: sum(|sample| checked(sample).reordered),
+            damaged: sum(|sample| checked(sample).damaged + sample.receiver.counts.damaged * u64::from(sample.sender.counts.messages > 0)),
+            limited_by: self.limited_by(),
+            calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
+            errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
+            notes,
+        }
+    }
+
+    fn latency(&self) -> Option<Latency> {
+        let histograms: Vec<Histogram> =
+            self.samples.iter().map(|(_, sample, _)| Histogram::from_buckets(&sample.sender.rtt_ns)).collect();
+        let spread = |value: &dyn Fn(&Histogram) -> Option<f64>| {
+            Spread::of(&histograms.iter().filter_map(value).collect::<Vec<f64>>())
+        };
+        Some(Latency {
+            p50: spread(&|h| h.quantile_us(0.5))?,
+            p90: spread(&|h| h.quantile_us(0.9))?,
+            p99: spread(&|h| h.quantile_us(0.99))?,
+            p999: spread(&|h| h.quantile_us(0.999))?,
+            max: spread(&Histogram::max_us)?,
+        })
+    }
+
+    /// What held the figure down, where that can be told: throttled links that are nearly full, or a core that is.
+    fn limited_by(&self) -> Option<&'static str> {
+        let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
+        let goodput = crate::stats::median(&values)?;
+        if self.case.workload != Workload::PingPong
+            && self.case.placement == Placement::Inter
+            && self.case.capacity_mbps().is_some_and(|capacity| goodput >= 0.9 * capacity)
+        {
+            return Some("link");
+        }
+        // A spinning thread always looks busy; only sleeping ones show what work costs.
+        let busy = |sample: &Sample| {
+            let share = |report: &crate::control::SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
+            share(&sample.sender).max(share(&sample.receiver))
+        };
+        let busy: Vec<f64> = self.samples.iter().map(|(_, sample, _)| busy(sample)).collect();
+        let full = self.case.wait == WaitMode::Block && crate::stats::median(&busy)? >= 0.9;
+        full.then_some("cpu")
+    }
+}
+
+/// Everything that was measured, and what could not be.
+#[derive(Debug)]
+pub struct Report {
+    document: Document,
+    series: Vec<Series>,
+    refused: bool,
+}
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        Self { document: Document::here(), series: Vec::new(), refused: false }
+    }
+
+    /// A report that says only what went wrong.
+    pub(crate) fn failed(error: String) -> Self {
+        let mut report = Self::new();
+        report.set_error(error);
+        report
+    }
+
+    /// A report about arguments that make no sense.
+    pub(crate) fn refused(error: String) -> Self {
+        Self { refused: true, ..Self::failed(error) }
+    }
+
+    pub(crate) fn set_error(&mut self, error: String) {
+        self.document.error = Some(error);
+    }
+
+    pub(crate) fn add_unavailable(&mut self, protocol: &'static str, reason: String) {
+        let entry = Unavailable { protocol, reason };
+        if !self.document.unavailable.contains(&entry) {
+            self.document.unavailable.push(entry);
+        }
+    }
+
+    pub(crate) fn add(&mut self, series: Series) {
+        if !series.samples.is_empty() {
+            self.document.results.push(series.row());
+            self.series.push(series);
+        }
+    }
+
+    /// Draws the ratios: those asked for, or Polyrail's to every other protocol.
+    pub(crate) fn conclude(&mut self, versus: &[(String, String)]) {
+        for first in &self.series {
+            for second in &self.series {
+                let (a, b) = (first.case.protocol, second.case.protocol);
+                let asked = if versus.is_empty() {
+                    a == "polyrail" && b != a
+                } else {
+                    versus.iter().any(|(x, y)| x == a && y == b)
+                };
+                if asked && first.case.conditions() == second.case.conditions() {
+                    self.document.ratios.extend(ratio(first, second));
+                }
+            }
+        }
+    }
+
+    /// What went wrong with the run as a whole.
+    pub fn error(&self) -> Option<&str> {
+        self.document.error.as_deref()
+    }
+
+    /// The exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
+    pub fn exit_code(&self) -> i32 {
+        let document = &self.document;
+        let faulty = document.results.iter().any(|row| !row.errors.is_empty());
+        match (self.refused, document.error.is_some() || faulty || document.results.is_empty()) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        }
+    }
+
+    /// The report as one JSON document.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(&self.document)
+            .unwrap_or_else(|error| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"report: {error}\"}}"))
+    }
+
+    /// The report as a table for a terminal.
+    pub fn table(&self) -> String {
+        table::render(&self.document)
+    }
+}
+
+fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
+    let seconds = second.figures();
+    let pairs: Vec<(f64, f64)> =
+        first.figures().iter().filter_map(|(repetition, a)| Some((*a, *seconds.get(repetition)?))).collect();
+    // A fixed seed: the same samples give the same interval.
+    let ratio = paired_ratio(&pairs, 1)?;
+    let name = format!(
+        "{}/{} {} ({})",
+        first.case.protocol,
+        second.case.protocol,
+        first.figure_name(),
+        first.case.conditions()
+    );
+    Some(RatioRow { name, ratio })
+}
+
+/// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
+fn checked(sample: &Sample) -> crate::check::CheckCounts {
+    if sample.sender.counts.messages > 0 { sample.sender.counts } else { sample.receiver.counts }
+}
+
+fn notes(sample: &Sample) -> Vec<String> {
+    [("sender", &sample.sender), ("receiver", &sample.receiver)]
+        .iter()
+        .flat_map(|(side, report)| report.notes.iter().map(move |note| format!("{side}: {note}")))
+        .collect()
+}
+
+fn throughput_mbps(sample: &Sample) -> Option<f64> {
+    per_second(sample.receiver.bytes as f64 * 8e-6, sample.receiver.window_ns)
+}
+
+fn offered_mbps(sample: &Sample) -> Option<f64> {
+    per_second(sample.sender.bytes as f64 * 8e-6, sample.sender.window_ns)
+}
+
+fn rate_per_s(sample: &Sample) -> Option<f64> {
+    per_second(sample.receiver.messages as f64, sample.receiver.window_ns)
+}
+
+fn round_trips_per_s(sample: &Sample) -> Option<f64> {
+    per_second(sample.sender.messages as f64, sample.sender.window_ns)
+}
+
+fn per_second(value: f64, window_ns: u64) -> Option<f64> {
+    (window_ns > 0).then(|| value * 1e9 / window_ns as f64)
+}
+
+/// CPU time of one side per gigabyte that arrived; the two windows are of equal length but not the same, so the CPU
+/// time is taken as a share of its own window.
+fn cpu_s_per_gb(sample: &Sample, cpu_ns: u64, window_ns: u64) -> Option<f64> {
+    let gb_per_s = throughput_mbps(sample)? / 8e3;
+    (window_ns > 0 && gb_per_s > 0.0).then(|| cpu_ns as f64 / window_ns as f64 / gb_per_s)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The JSON form of a report, `polyrail-bench/1`. A field without meaning for a row is absent.
+
+use serde::Serialize;
+
+use super::SCHEMA;
+use crate::args::Placement;
+use crate::calibrate::Calibration;
+use crate::host::Host;
+use crate::stats::{Ratio, Spread};
+use crate::wait::WaitMode;
+use crate::workload::Workload;
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Document {
+    schema: &'static str,
+    pub(super) host: Host,
+    pub(super) results: Vec<Row>,
+    pub(super) ratios: Vec<RatioRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unavailable: Vec<Unavailable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+impl Document {
+    pub(super) fn here() -> Self {
+        let (results, ratios, unavailable) = (Vec::new(), Vec::new(), Vec::new());
+        Self { schema: SCHEMA, host: Host::here(), results, ratios, unavailable, error: None }
+    }
+}
+
+/// One protocol under one set of conditions.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) workload: Workload,
+    pub(super) protocol: &'static str,
+    pub(super) placement: Placement,
+    pub(super) links: usize,
+    /// Per link; null where unthrottled.
+    pub(super) rate_mbit: Vec<Option<u32>>,
+    pub(super) loss_percent: f64,
+    pub(super) size: usize,
+    pub(super) wait: WaitMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) throughput_mbps: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) offered_mbps: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate_per_s: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latency_us: Option<Latency>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_s_per_gb: Option<CpuPerGb>,
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) reordered: u64,
+    pub(super) damaged: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limited_by: Option<&'static str>,
+    /// The machine's pulse before each repetition.
+    pub(super) calibration: Vec<Calibration>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) errors: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
+}
+
+/// Round-trip times in us, each over the repetitions.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Latency {
+    pub(super) p50: Spread,
+    pub(super) p90: Spread,
+    pub(super) p99: Spread,
+    pub(super) p999: Spread,
+    pub(super) max: Spread,
+}
+
+/// CPU time of each side per gigabyte that arrived.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CpuPerGb {
+    pub(super) sender: Spread,
+    pub(super) receiver: Spread,
+}
+
+impl CpuPerGb {
+    pub(super) fn of(sender: Option<Spread>, receiver: Option<Spread>) -> Option<Self> {
+        Some(Self { sender: sender?, receiver: receiver? })
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RatioRow {
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) ratio: Ratio,
+}
+
+/// A protocol that was asked for and cannot run here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Unavailable {
+    pub(super) protocol: &'static str,
+    pub(super) reason: String,
+}

@@ -1,0 +1,121 @@
+use serde_json::Value;
+
+use super::*;
+use crate::args::tests::parse;
+use crate::check::CheckCounts;
+use crate::control::SideReport;
+use crate::protocol::find;
+
+fn parsed(report: &Report) -> Value {
+    let value: Value = serde_json::from_str(&report.json()).expect("a report is always valid JSON");
+    assert_eq!(value["schema"], SCHEMA);
+    assert!(value["host"].is_object() && value["results"].is_array() && value["ratios"].is_array());
+    value
+}
+
+fn calibration() -> Calibration {
+    Calibration { cacheline_ns: Some(50.0), stall_max_us: 1.0, stall_sum_us: 0.0 }
+}
+
+fn stream_sample(mbps: u64) -> Sample {
+    let side = SideReport {
+        window_ns: 1_000_000_000,
+        messages: mbps,
+        bytes: mbps * 125_000,
+        cpu_ns: 500_000_000,
+        ..SideReport::default()
+    };
+    Sample { sender: side.clone(), receiver: side, error: None }
+}
+
+fn series(line: &str, protocol: &str, samples: Vec<Sample>) -> Series {
+    let plan = parse(line).unwrap().plan().unwrap();
+    let case = Case::new(&plan, find(protocol).unwrap(), &plan.rates[0], plan.losses[0], plan.sizes[0]);
+    let mut series = Series::new(case);
+    for (repetition, sample) in (0..).zip(samples) {
+        series.add(repetition, sample, calibration());
+    }
+    series
+}
+
+#[test]
+fn errors_of_every_kind_leave_valid_json_and_a_code() {
+    let refused = crate::measure(&parse("stream --protocol no-such-thing").unwrap());
+    assert_eq!(refused.exit_code(), 2);
+    assert!(parsed(&refused)["error"].as_str().unwrap().contains("no-such-thing"));
+    let failed = Report::failed("the \"machine\"\nsaid no".to_owned());
+    assert_eq!((failed.exit_code(), parsed(&failed)["error"].as_str()), (1, Some("the \"machine\"\nsaid no")));
+    assert_eq!(parsed(&Report::new())["error"], Value::Null);
+}
+
+#[test]
+fn a_sample_cut_short_keeps_its_figure_beside_its_error() {
+    let cut = Sample { error: Some("receiver: killed".to_owned()), ..stream_sample(700) };
+    let mut report = Report::new();
+    report.add(series("stream", "tcp-cubic", vec![stream_sample(900), cut]));
+    report.conclude(&[]);
+    let row = &parsed(&report)["results"][0];
+    assert_eq!(row["throughput_mbps"]["low"], 700.0);
+    assert_eq!(row["errors"][0], "receiver: killed");
+    assert_eq!(report.exit_code(), 1);
+}
+
+#[test]
+fn fields_without_meaning_are_absent() {
+    let mut report = Report::new();
+    report.add(series("stream --rate 1000", "tcp-cubic", vec![stream_sample(950)]));
+    let row = &parsed(&report)["results"][0];
+    assert_eq!(row["throughput_mbps"]["median"], 950.0);
+    assert_eq!(row["limited_by"], "link");
+    let per_gb = row["cpu_s_per_gb"]["sender"]["median"].as_f64().unwrap();
+    assert!((per_gb - 0.5 / (950.0 / 8e3)).abs() < 1e-9, "{per_gb}");
+    for absent in ["latency_us", "gap_ms", "offered_mbps", "errors"] {
+        assert!(row.get(absent).is_none(), "{absent}");
+    }
+}
+
+#[test]
+fn latency_comes_from_the_histograms_of_the_sender() {
+    let sender = SideReport {
+        window_ns: 1_000_000_000,
+        messages: 100,
+        rtt_ns: vec![(10_000, 98), (50_000, 2)],
+        counts: CheckCounts { messages: 100, ..CheckCounts::default() },
+        ..SideReport::default()
+    };
+    let sample = Sample { sender, ..Sample::default() };
+    let mut report = Report::new();
+    report.add(series("pingpong", "tcp-cubic", vec![sample]));
+    let row = &parsed(&report)["results"][0];
+    let p50 = row["latency_us"]["p50"]["median"].as_f64().unwrap();
+    let max = row["latency_us"]["max"]["median"].as_f64().unwrap();
+    assert!((p50 - 10.0).abs() < 0.02 && (max - 50.0).abs() < 0.1, "{p50} {max}");
+    assert!(row.get("throughput_mbps").is_none() && row.get("cpu_s_per_gb").is_none());
+}
+
+#[test]
+fn ratios_pair_repetitions_and_skip_failed_ones() {
+    let failed = Sample { error: Some("no".to_owned()), ..stream_sample(1) };
+    let mut report = Report::new();
+    report.add(series("stream", "mptcp", vec![stream_sample(200), failed, stream_sample(100)]));
+    report.add(series("stream", "tcp-cubic", vec![stream_sample(100), stream_sample(7), stream_sample(50)]));
+    // Other conditions are not compared.
+    report.add(series("stream --size 64", "tcp-cubic", vec![stream_sample(1)]));
+    report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+    let value = parsed(&report);
+    assert_eq!(value["ratios"].as_array().unwrap().len(), 1);
+    let ratio = &value["ratios"][0];
+    assert!(ratio["name"].as_str().unwrap().starts_with("mptcp/tcp-cubic throughput"));
+    assert_eq!((ratio["median"].as_f64(), ratio["pairs"].as_u64()), (Some(2.0), Some(2)));
+    assert!(report.table().contains("mptcp/tcp-cubic"));
+}
+
+#[test]
+fn an_unavailable_protocol_is_named_once_with_its_reason() {
+    let mut report = Report::new();
+    report.add_unavailable("mptcp", "not in this kernel".to_owned());
+    report.add_unavailable("mptcp", "not in this kernel".to_owned());
+    let value = parsed(&report);
+    assert_eq!(value["unavailable"].as_array().unwrap().len(), 1);
+    assert!(report.table().contains("mptcp cannot run here: not in this kernel"));
+}

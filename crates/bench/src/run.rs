@@ -1,0 +1,282 @@
+//! The orchestrator: environments, sizes, interleaved repetitions, and what becomes of errors on the way.
+
+mod pair;
+
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::agent::AGENT_COMMAND;
+use crate::args::{BenchArgs, Placement, Plan, WorkloadArg};
+use crate::calibrate::calibrate;
+use crate::control::{Job, Role, Setup, SideReport};
+use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
+use crate::process::core_count;
+use crate::protocol::{self, Protocol};
+use crate::report::{Case, Report, Series};
+use crate::workload::Workload;
+
+pub(crate) use pair::Sample;
+
+/// Core of the sending, asking side, and of the receiving, answering one.
+const SENDER_CORE: usize = 0;
+const RECEIVER_CORE: usize = 1;
+/// Nodes of the testbed.
+const SENDER_NODE: usize = 0;
+const RECEIVER_NODE: usize = 1;
+
+/// Runs `bench` and gives the exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
+pub fn run(args: BenchArgs) -> i32 {
+    if args.workload == WorkloadArg::List {
+        let list = crate::report::List::here();
+        return emit(if args.json { list.json() } else { list.table() }, 0);
+    }
+    // Without root, network namespaces need a user namespace first; that replaces the process.
+    if args.placement == Placement::Inter && !rustix::process::geteuid().is_root() && args.plan().is_ok() {
+        let error = reexecute_unprivileged();
+        return finish(&args, &Report::failed(error.to_string()));
+    }
+    finish(&args, &measure(&args))
+}
+
+/// Measures what `args` ask for. What goes wrong is part of the report.
+pub fn measure(args: &BenchArgs) -> Report {
+    let plan = match args.plan().and_then(|plan| select(&plan).map(|protocols| (plan, protocols))) {
+        Ok(checked) => checked,
+        Err(error) => return Report::refused(error),
+    };
+    let stop = match stop_on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return Report::failed(format!("signals: {error}")),
+    };
+    let (plan, protocols) = plan;
+    let mut run = Run { report: Report::new(), plan: &plan, protocols, stop };
+    if let Err(error) = run.environments() {
+        run.report.set_error(error);
+    }
+    run.report.conclude(&plan.versus);
+    run.report
+}
+
+fn finish(args: &BenchArgs, report: &Report) -> i32 {
+    if let Some(error) = report.error() {
+        eprintln!("polyrail bench: {error}");
+    }
+    emit(if args.json { report.json() } else { report.table() }, report.exit_code())
+}
+
+fn emit(text: String, code: i32) -> i32 {
+    let mut out = std::io::stdout().lock();
+    // A reader that went away has seen enough.
+    let _ = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+    code
+}
+
+/// The first signal asks the run to end in order; a second one ends the process.
+fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
+    let known = || protocol::all().iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
+    let find = |name: &String| {
+        protocol::find(name).ok_or_else(|| format!("no protocol is named `{name}`: there are {}", known()))
+    };
+    plan.versus.iter().flat_map(|(a, b)| [a, b]).try_for_each(|name| find(name).map(drop))?;
+    if plan.protocols.is_empty() {
+        return Ok(protocol::all());
+    }
+    plan.protocols.iter().map(find).collect()
+}
+
+struct Run<'a> {
+    report: Report,
+    plan: &'a Plan,
+    protocols: Vec<&'static dyn Protocol>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Run<'_> {
+    fn environments(&mut self) -> Result<(), String> {
+        self.protocols.retain(|protocol| match protocol.available() {
+            Ok(()) => true,
+            Err(reason) => {
+                self.report.add_unavailable(protocol.name(), reason);
+                false
+            }
+        });
+        if self.plan.placement == Placement::Intra {
+            return self.sizes(None, &[None], 0.0);
+        }
+        for rates in &self.plan.rates {
+            for &loss_percent in &self.plan.losses {
+                let testbed = self.testbed(rates, loss_percent).map_err(|error| error.to_string())?;
+                let measured = self.sizes(Some(&testbed), rates, loss_percent);
+                let removed = testbed.down().map_err(|error| error.to_string());
+                measured.and(removed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn testbed(&self, rates: &[Option<u32>], loss_percent: f64) -> Result<Testbed, NetnsError> {
+        let link = |&rate_mbit: &Option<u32>| LinkSpec {
+            rate_mbit,
+            loss_percent,
+            // With large segments passing whole, a "lost packet" would be 64 KiB.
+            gso: loss_percent == 0.0,
+            ..LinkSpec::default()
+        };
+        let name = format!("bench-{}", std::process::id());
+        Testbed::create(Spec::pair(name, rates.iter().map(link).collect()))
+    }
+
+    fn sizes(&mut self, testbed: Option<&Testbed>, rates: &[Option<u32>], loss: f64) -> Result<(), String> {
+        let mut ready = Vec::new();
+        for &protocol in &self.protocols {
+            match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, RECEIVER_NODE)) {
+                Ok(()) => ready.push(protocol),
+                Err(reason) => self.report.add_unavailable(protocol.name(), reason),
+            }
+        }
+        for &size in &self.plan.sizes {
+            let mut series = Vec::new();
+            for &protocol in &ready {
+                match protocol.supports(self.plan.workload, size) {
+                    Ok(()) => series.push((protocol, Series::new(Case::new(self.plan, protocol, rates, loss, size)))),
+                    Err(reason) => self.report.add_unavailable(protocol.name(), reason),
+                }
+            }
+            let finished = self.repetitions(testbed, size, &mut series);
+            // What was measured until an interruption is kept.
+            series.into_iter().for_each(|(_, series)| self.report.add(series));
+            finished?;
+        }
+        Ok(())
+    }
+
+    fn repetitions(
+        &mut self,
+        testbed: Option<&Testbed>,
+        size: usize,
+        series: &mut [(&'static dyn Protocol, Series)],
+    ) -> Result<(), String> {
+        for repetition in 0..self.plan.repeat {
+            for (protocol, series) in series.iter_mut() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err("interrupted".to_owned());
+                }
+                let calibration = calibrate();
+                let title = format!(
+                    "{}/{} {} {} {size} B",
+                    repetition + 1,
+                    self.plan.repeat,
+                    self.plan.workload.name(),
+                    protocol.name()
+                );
+                let mut live = Live::new(title);
+                let sample = self.one(testbed, *protocol, size, &mut |report| live.show(report))?;
+                live.end(&sample, self.plan.workload);
+                series.add(repetition, sample, calibration);
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        testbed: Option<&Testbed>,
+        protocol: &dyn Protocol,
+        size: usize,
+        watch: &mut dyn FnMut(&SideReport),
+    ) -> Result<Sample, String> {
+        let job = |role, node, core| Job {
+            role,
+            protocol: protocol.name().to_owned(),
+            workload: self.plan.workload,
+            setup: self.setup(testbed, node, size),
+            warmup_ns: self.plan.warmup_ns,
+            duration_ns: self.plan.duration_ns,
+            core: (core < core_count()).then_some(core),
+        };
+        let receiver = job(Role::Receiver, RECEIVER_NODE, RECEIVER_CORE);
+        let sender = job(Role::Sender, SENDER_NODE, SENDER_CORE);
+        let receiver_command = command(testbed, RECEIVER_NODE)?;
+        let sender_command = command(testbed, SENDER_NODE)?;
+        Ok(pair::measure((receiver_command, &receiver), (sender_command, &sender), &self.stop, watch))
+    }
+
+    fn setup(&self, testbed: Option<&Testbed>, node: usize, size: usize) -> Setup {
+        let links = testbed.map_or(0, |testbed| testbed.spec().links.len());
+        let local = match testbed {
+            Some(testbed) => (0..links).map(|link| testbed.address(node, link)).collect(),
+            None => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        };
+        Setup {
+            size,
+            wait: self.plan.wait,
+            local,
+            devices: (0..links).map(device).collect(),
+            socket_buffer_max: self.plan.socket_buffer_max,
+            send: self.plan.send,
+            both_ways: self.plan.workload == Workload::PingPong,
+        }
+    }
+}
+
+/// This program again, as a measured process.
+fn command(testbed: Option<&Testbed>, node: usize) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| format!("own program: {error}"))?;
+    let mut command = match testbed {
+        Some(testbed) => testbed.command(node, program),
+        None => Command::new(program),
+    };
+    command.arg(AGENT_COMMAND);
+    Ok(command)
+}
+
+/// What a person sees on standard error while a measurement runs.
+struct Live {
+    title: String,
+    terminal: bool,
+}
+
+impl Live {
+    fn new(title: String) -> Self {
+        Self { title, terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, report: &SideReport) {
+        if self.terminal && report.window_ns > 0 {
+            eprint!("\r\x1b[K{}  {:.0} Mbit/s ...", self.title, mbps(report));
+        }
+    }
+
+    fn end(&mut self, sample: &Sample, workload: Workload) {
+        let figure = match (&sample.error, workload) {
+            (Some(error), _) => error.clone(),
+            (None, Workload::PingPong) => {
+                let p50 = crate::workload::Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5);
+                format!("p50 {:.1} us", p50.unwrap_or(0.0))
+            }
+            (None, Workload::Stream) => format!("{:.0} Mbit/s", mbps(&sample.receiver)),
+            (None, Workload::Rate) => {
+                format!("{:.0} messages/s", sample.receiver.messages as f64 * 1e9 / sample.receiver.window_ns as f64)
+            }
+        };
+        eprintln!("{}{}  {figure}", if self.terminal { "\r\x1b[K" } else { "" }, self.title);
+    }
+}
+
+fn mbps(report: &SideReport) -> f64 {
+    if report.window_ns == 0 { 0.0 } else { report.bytes as f64 * 8e3 / report.window_ns as f64 }
+}

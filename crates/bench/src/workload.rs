@@ -1,0 +1,144 @@
+//! What is done over a protocol while it is measured: the two sides of each workload.
+
+mod histogram;
+mod pingpong;
+mod stream;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Job, Role, SideReport};
+use crate::process::cpu_time_ns;
+use crate::protocol::Pipe;
+
+pub(crate) use histogram::Histogram;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// One-way messages as fast as they go; bytes counted at the receiver.
+    Stream,
+    /// One message each way, the next after the answer; round-trip times at the client.
+    PingPong,
+    /// Small one-way messages as fast as they go; messages counted at the receiver.
+    Rate,
+}
+
+impl Workload {
+    /// The name used on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::PingPong => "pingpong",
+            Self::Rate => "rate",
+        }
+    }
+
+    /// Message size in bytes where none is given.
+    pub fn size_default(self) -> usize {
+        match self {
+            Self::Stream => 128 * 1024,
+            Self::PingPong | Self::Rate => 64,
+        }
+    }
+}
+
+/// What a side hears from outside while it works, and where its progress goes.
+pub(crate) struct Surroundings<'a> {
+    /// [`NOT_DRAINING`], or the number of messages after which nothing will come.
+    pub(crate) drain: &'a AtomicU64,
+    /// Takes a report of the work so far, a few times a second.
+    pub(crate) progress: &'a mut dyn FnMut(&SideReport),
+}
+
+/// The sender still sends.
+pub(crate) const NOT_DRAINING: u64 = u64::MAX;
+
+impl Surroundings<'_> {
+    fn drain_expected(&self) -> Option<u64> {
+        Some(self.drain.load(Ordering::Relaxed)).filter(|&expected| expected != NOT_DRAINING)
+    }
+}
+
+/// Plays one side to its end.
+pub(crate) fn play(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surroundings) -> io::Result<SideReport> {
+    match (job.workload, job.role) {
+        (Workload::Stream | Workload::Rate, Role::Sender) => stream::send(job, pipe, around),
+        (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, around),
+        (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
+        (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
+    }
+}
+
+/// Follows the time: when the measured window opens and closes, and when to tell of progress.
+pub(crate) struct Window {
+    opens_ns: u64,
+    closes_ns: u64,
+    progress_ns: u64,
+    opened: Option<(Mark, u64)>,
+    closed: Option<SideReport>,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) now_ns: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+const PROGRESS_EVERY_NS: u64 = 250_000_000;
+
+impl Window {
+    /// A window that opens after the job's warm-up, counted from `start_ns`.
+    pub(crate) fn new(job: &Job, start_ns: u64) -> Self {
+        let opens_ns = start_ns + job.warmup_ns;
+        Self {
+            opens_ns,
+            closes_ns: opens_ns + job.duration_ns,
+            progress_ns: start_ns + PROGRESS_EVERY_NS,
+            opened: None,
+            closed: None,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened.is_some() && self.closed.is_none()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Takes the counters; true when it is time to tell of progress.
+    pub(crate) fn tick(&mut self, mark: Mark) -> bool {
+        match (&self.opened, &self.closed) {
+            (None, _) if mark.now_ns >= self.opens_ns => self.opened = Some((mark, cpu_time_ns())),
+            (Some(_), None) if mark.now_ns >= self.closes_ns => self.closed = Some(self.so_far(mark)),
+            _ => {}
+        }
+        let due = mark.now_ns >= self.progress_ns;
+        if due {
+            self.progress_ns = mark.now_ns + PROGRESS_EVERY_NS;
+        }
+        due
+    }
+
+    /// What the window held: all of it once it is closed, until then what it holds at `mark`.
+    pub(crate) fn so_far(&self, mark: Mark) -> SideReport {
+        if let Some(report) = &self.closed {
+            return report.clone();
+        }
+        let Some((opened, cpu_ns)) = self.opened else { return SideReport::default() };
+        SideReport {
+            window_ns: mark.now_ns - opened.now_ns,
+            messages: mark.messages - opened.messages,
+            bytes: mark.bytes - opened.bytes,
+            cpu_ns: cpu_time_ns() - cpu_ns,
+            ..SideReport::default()
+        }
+    }
+}

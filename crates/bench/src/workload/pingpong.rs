@@ -1,0 +1,111 @@
+//! One message each way, the next after the answer: round-trip times as the client sees them.
+
+use std::io;
+
+use super::{Histogram, Mark, Surroundings, Window};
+use crate::check::{CheckCounts, number_of, stamp};
+use crate::clock::now_ns;
+use crate::control::{Job, SideReport};
+use crate::protocol::Pipe;
+
+/// Wait after which an unreliable protocol's message or answer is taken as lost.
+const LOST_AFTER_NS: u64 = 100_000_000;
+/// Wait after which a reliable protocol has failed.
+const HUNG_AFTER_NS: u64 = 3_000_000_000;
+
+pub(super) fn ask(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surroundings) -> io::Result<SideReport> {
+    let size = job.setup.size;
+    let mut message = vec![0x5A; size];
+    let mut histogram = Histogram::new();
+    let mut counts = CheckCounts::default();
+    let mut window = Window::new(job, now_ns());
+    let patience_ns = if reliable { HUNG_AFTER_NS } else { LOST_AFTER_NS };
+    for number in 0_u64.. {
+        stamp(&mut message, number);
+        let asked_ns = now_ns();
+        let answered = exchange(pipe, &message, number, asked_ns + patience_ns, &mut counts)?;
+        let now = now_ns();
+        if answered {
+            counts.messages += 1;
+            if window.is_open() {
+                histogram.record(now - asked_ns);
+            }
+        } else if reliable {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer to message {number}")));
+        } else {
+            counts.lost += 1;
+        }
+        let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.messages * size as u64 };
+        let due = window.tick(mark);
+        let report = || SideReport {
+            sent: number + 1,
+            counts,
+            rtt_ns: histogram.buckets(),
+            ..window.so_far(mark)
+        };
+        if window.is_closed() {
+            return Ok(report());
+        }
+        if due {
+            (around.progress)(&report());
+        }
+    }
+    unreachable!("the numbers last for centuries")
+}
+
+/// One question and its answer; false if none came until `deadline_ns`.
+fn exchange(
+    pipe: &mut dyn Pipe,
+    message: &[u8],
+    number: u64,
+    deadline_ns: u64,
+    counts: &mut CheckCounts,
+) -> io::Result<bool> {
+    while !pipe.send(message)? {
+        if now_ns() > deadline_ns {
+            return Ok(false);
+        }
+    }
+    let mut answered = false;
+    loop {
+        pipe.recv(&mut |answer| match number_of(answer, message.len()) {
+            None => counts.damaged += 1,
+            Some(got) if got == number && !answered => answered = true,
+            // The answer to a question given up, or a second answer to one answered.
+            Some(_) => counts.duplicated += 1,
+        })?;
+        if answered {
+            return Ok(true);
+        }
+        if now_ns() > deadline_ns {
+            return Ok(false);
+        }
+    }
+}
+
+pub(super) fn answer(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
+    let size = job.setup.size;
+    let mut waiting: Vec<u8> = Vec::with_capacity(4 * size);
+    let mut counts = CheckCounts::default();
+    loop {
+        waiting.clear();
+        let count = pipe.recv(&mut |message| {
+            if message.len() == size {
+                waiting.extend_from_slice(message);
+            } else {
+                counts.damaged += 1;
+            }
+        })?;
+        for message in waiting.chunks_exact(size) {
+            while !pipe.send(message)? {
+                if around.drain_expected().is_some() {
+                    break;
+                }
+            }
+            counts.messages += 1;
+        }
+        if count == 0 && around.drain_expected().is_some() {
+            return Ok(SideReport { counts, ..SideReport::default() });
+        }
+    }
+}

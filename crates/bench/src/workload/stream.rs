@@ -1,0 +1,99 @@
+//! One-way messages as fast as they go: the sides of `stream` and `rate`.
+//!
+//! The receiver counts: what a sender has handed to its kernel is not yet anywhere.
+
+use std::io;
+
+use super::{Mark, Surroundings, Window};
+use crate::check::{Check, stamp};
+use crate::clock::now_ns;
+use crate::control::{Job, SideReport};
+use crate::protocol::Pipe;
+
+/// Bytes between two looks at the clock: often enough for the window, seldom enough to cost nothing.
+const LOOK_EVERY_BYTES: usize = 64 * 1024;
+/// Messages between two looks at the clock, where they are small.
+const LOOK_EVERY_MESSAGES_MAX: usize = 64;
+/// How much longer than the window the sender goes on, so that the receiver's later window is full to its end.
+const TAIL_NS: u64 = 100_000_000;
+/// Silence after which what is still missing will not come.
+const SILENCE_NS: u64 = 400_000_000;
+
+pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
+    let size = job.setup.size;
+    let mut message = vec![0x5A; size];
+    let look_every = look_every(size);
+    let start_ns = now_ns();
+    let end_ns = start_ns + job.warmup_ns + job.duration_ns + TAIL_NS;
+    let mut window = Window::new(job, start_ns);
+    let mut sent: u64 = 0;
+    loop {
+        let mut blocked = false;
+        for _ in 0..look_every {
+            stamp(&mut message, sent);
+            if !pipe.send(&message)? {
+                blocked = true;
+                break;
+            }
+            sent += 1;
+        }
+        let mark = Mark { now_ns: now_ns(), messages: sent, bytes: sent * size as u64 };
+        let due = window.tick(mark);
+        // A message half sent must be finished, or the receiver waits for its rest; not for ever, though.
+        if mark.now_ns >= end_ns && (!blocked || mark.now_ns >= end_ns + SILENCE_NS) {
+            return Ok(SideReport { sent, ..window.so_far(mark) });
+        }
+        if due {
+            (around.progress)(&SideReport { sent, ..window.so_far(mark) });
+        }
+    }
+}
+
+pub(super) fn receive(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
+    let size = job.setup.size;
+    let mut check = Check::new(size);
+    let look_every = look_every(size);
+    let mut window: Option<Window> = None;
+    let mut last_arrival_ns = now_ns();
+    let (mut turns, mut arrived) = (0, 0);
+    loop {
+        let count = match pipe.recv(&mut |message| check.observe(message)) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(ended_early()),
+            other => other?,
+        };
+        turns += 1;
+        arrived += count;
+        if count > 0 && arrived < look_every && turns < look_every && window.is_some() {
+            continue;
+        }
+        let now = now_ns();
+        if arrived > 0 {
+            last_arrival_ns = now;
+        }
+        (turns, arrived) = (0, 0);
+        let counts = check.counts();
+        let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.bytes };
+        // The window counts from the first arrival: connecting is not streaming.
+        if window.is_none() && counts.messages > 0 {
+            window = Some(Window::new(job, now));
+        }
+        let due = window.as_mut().is_some_and(|window| window.tick(mark));
+        let so_far = || window.as_ref().map(|window| window.so_far(mark)).unwrap_or_default();
+        if let Some(expected) = around.drain_expected()
+            && (counts.messages >= expected || now.saturating_sub(last_arrival_ns) > SILENCE_NS)
+        {
+            return Ok(SideReport { counts: check.finish(expected), ..so_far() });
+        }
+        if due {
+            (around.progress)(&SideReport { counts, ..so_far() });
+        }
+    }
+}
+
+fn look_every(size: usize) -> usize {
+    (LOOK_EVERY_BYTES / size).clamp(1, LOOK_EVERY_MESSAGES_MAX)
+}
+
+fn ended_early() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed the connection in mid-run")
+}
