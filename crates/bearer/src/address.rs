@@ -9,7 +9,9 @@ const FAMILY_V6: u8 = 6;
 /// Where a datagram comes from or goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
-    /// An IPv4 or IPv6 address with its UDP port.
+    /// An IPv4 or IPv6 address with its UDP port. The scope id and flow label of an IPv6 address are always 0
+    /// here, so that an address read from the wire equals the one that datagrams come from: a bearer knows its
+    /// own interface.
     Ip(SocketAddr),
     /// A seat in an in-process hub.
     Memory(u32),

@@ -20,7 +20,8 @@ pub struct Transmit<'a> {
     pub segment_bytes: usize,
     /// Sum of the lengths of `slices`.
     pub bytes: usize,
-    /// The bytes of the train; the cuts between slices have nothing to do with those between datagrams.
+    /// The bytes of the train, in at most 1,024 slices; the cuts between slices have nothing to do with those
+    /// between datagrams.
     pub slices: &'a [IoSlice<'a>],
 }
 

@@ -12,8 +12,16 @@ mod address;
 mod batch;
 mod bearer;
 mod capability;
+mod fault;
+mod memory;
+mod pcap;
+mod udp;
 
 pub use address::{Address, Network};
 pub use batch::{RxBatch, RxGroup, SLOT_BYTES, Slot};
 pub use bearer::{Bearer, Notice, NoticeCode, SendOutcome, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX, Transmit};
 pub use capability::Capabilities;
+pub use fault::{FaultBearer, FaultControl, Faults};
+pub use memory::{MemoryBearer, MemoryConfig, MemoryHub};
+pub use pcap::PcapBearer;
+pub use udp::{UdpBearer, UdpConfig};

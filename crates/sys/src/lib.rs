@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod epoll;
+pub mod errno;
 pub mod eventfd;
 pub mod interface;
 pub mod process;

@@ -19,6 +19,17 @@ pub use error_queue::{ErrorOrigin, QueuedError};
 pub use recv::{Received, RecvQueue};
 pub use send::SLICES_MAX;
 
+/// What a socket is ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Readiness {
+    /// Something has arrived.
+    pub readable: bool,
+    /// There is room to send.
+    pub writable: bool,
+    /// An asynchronous error is pending, or the error queue is not empty.
+    pub error: bool,
+}
+
 /// A non-blocking IPv4 or IPv6 datagram socket. An IPv6 socket carries IPv6 only.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -78,12 +89,13 @@ impl UdpSocket {
         Ok(queued.max(0) as u32)
     }
 
-    /// Whether there is room to send now.
-    pub fn writable(&self) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.raw(), events: libc::POLLOUT, revents: 0 };
+    /// What can be done now, without waiting.
+    pub fn readiness(&self) -> io::Result<Readiness> {
+        let mut poll = libc::pollfd { fd: self.raw(), events: libc::POLLIN | libc::POLLOUT, revents: 0 };
         // SAFETY: `poll` is one valid entry; a timeout of 0 does not wait.
         check(unsafe { libc::poll(&raw mut poll, 1, 0) })?;
-        Ok(poll.revents & libc::POLLOUT != 0)
+        let has = |bit| poll.revents & bit != 0;
+        Ok(Readiness { readable: has(libc::POLLIN), writable: has(libc::POLLOUT), error: has(libc::POLLERR) })
     }
 
     fn raw(&self) -> RawFd {

@@ -95,7 +95,7 @@ fn nothing_there_would_block_and_too_large_is_told() {
     assert_eq!(a.recv_many(&mut queue, std::iter::once(&mut buffer[..])).unwrap(), 1);
     let got = queue.get(0).unwrap();
     assert!(got.truncated && got.bytes == 10);
-    assert!(a.writable().unwrap());
+    assert_eq!(a.readiness().unwrap(), Readiness { readable: false, writable: true, error: false });
     assert_eq!(a.queued_bytes().unwrap(), 0);
 }
 

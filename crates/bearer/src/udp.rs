@@ -1,0 +1,227 @@
+//! The bearer over a UDP socket of one interface.
+//!
+//! Everything goes in trains: through veth or a network card a system call costs 5 to 7 us whether it carries one
+//! datagram or 44, so segmentation (GSO) and grouping (GRO) decide the throughput. The sockets are driven directly
+//! instead of through a ready-made crate such as quinn-udp: that one sends one contiguous buffer per train, while
+//! here a train is a gather list of header bytes and application memory (a second copy would cost as much as the
+//! system call), and it keeps to itself what is needed most: local drops (ENOBUFS), the error queue with the
+//! destination concerned, and the kernel's send queue.
+//!
+//! Rules that the rest relies on:
+//! - Datagrams are never fragmented (DF), and path MTUs that somebody reported are hints, not limits.
+//! - Nothing that a peer, a router or a forger sends breaks sending or receiving; it becomes a [`Notice`].
+//! - A train that has to go one by one and finds room for its beginning only is completed later from a copy.
+
+mod cut;
+mod offload;
+mod open;
+mod transmit;
+mod trouble;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
+
+use polyrail_sys::udp::{RecvQueue, UdpSocket};
+
+use crate::{Address, Bearer, Capabilities, Network, Notice, RxBatch, SendOutcome, Transmit};
+use offload::Offload;
+use transmit::Held;
+use trouble::Trouble;
+
+pub use open::UdpConfig;
+
+/// A data socket bound to one interface's address, and a beacon socket in its multicast group.
+pub struct UdpBearer {
+    name: String,
+    device: String,
+    /// Index of the interface: the scope id of link-local destinations.
+    scope_id: u32,
+    local: Network,
+    capabilities: Capabilities,
+    data: UdpSocket,
+    beacon: Option<Beacon>,
+    queue: RecvQueue,
+    offload: Offload,
+    trouble: Trouble,
+    held: Option<Held>,
+    facts: open::Facts,
+}
+
+struct Beacon {
+    socket: UdpSocket,
+    group: SocketAddr,
+}
+
+impl UdpBearer {
+    /// Whether the wanted data port was in use, so that the kernel chose another.
+    pub fn port_taken(&self) -> bool {
+        self.facts.port_taken
+    }
+
+    /// Whether the sockets are tied to the device; false where that would have needed privilege.
+    pub fn device_bound(&self) -> bool {
+        self.facts.device_bound
+    }
+
+    /// Advice for the operator when the system's limits keep the socket buffers too small for full speed: what
+    /// was granted and the command that helps.
+    pub fn buffer_warning(&self) -> Option<String> {
+        self.facts.buffer_warning.clone()
+    }
+
+    /// Why there are no beacons, if there are none although a beacon port was given.
+    pub fn beacon_error(&self) -> Option<&str> {
+        self.facts.beacon_error.as_deref()
+    }
+
+    /// The socket address for `to`, or `None` if it is not of this bearer's family.
+    fn target(&self, to: &Address) -> Option<SocketAddr> {
+        match *to {
+            Address::Ip(SocketAddr::V4(v4)) => (!self.data.is_v6()).then_some(v4.into()),
+            Address::Ip(SocketAddr::V6(mut v6)) => {
+                if v6.ip().is_unicast_link_local() {
+                    v6.set_scope_id(self.scope_id);
+                }
+                self.data.is_v6().then_some(v6.into())
+            }
+            Address::Memory(_) => None,
+        }
+    }
+}
+
+/// The address without what means something on this machine only.
+fn plain(address: SocketAddr) -> Address {
+    Address::Ip(match address {
+        SocketAddr::V4(_) => address,
+        SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), v6.port(), 0, 0).into(),
+    })
+}
+
+/// Bytes of the IP and UDP headers for addresses like `ip`.
+fn header_bytes(ip: IpAddr) -> u16 {
+    if ip.is_ipv6() { 48 } else { 28 }
+}
+
+/// Reads what `socket` has into `batch`; what it says about earlier sends goes to `trouble`.
+fn receive(
+    socket: &UdpSocket,
+    queue: &mut RecvQueue,
+    trouble: &mut Trouble,
+    batch: &mut RxBatch,
+) -> io::Result<usize> {
+    // Each round takes one pending error away. They are bounded so that a flood of them cannot hold the turn.
+    for _ in 0..trouble::ROUNDS_MAX {
+        let buffers = batch.spare_slots().iter_mut().map(|slot| slot.bytes_mut());
+        match socket.recv_many(queue, buffers) {
+            Ok(count) => {
+                let first = batch.len();
+                for index in 0..count {
+                    match queue.get(index).filter(|received| !received.truncated) {
+                        Some(got) => {
+                            batch.commit(plain(got.from), got.bytes, got.stride.unwrap_or(0), got.ecn == 3);
+                        }
+                        None => batch.commit(Address::Memory(0), 0, 0, false),
+                    }
+                }
+                // Unreadable ones are taken out last, for slots and answers to keep the same numbers until then.
+                for index in (0..count).rev() {
+                    if queue.get(index).is_none_or(|received| received.truncated) {
+                        batch.remove(first + index);
+                    }
+                }
+                return Ok(batch.len() - first);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if trouble::is_fatal(&error) => return Err(error),
+            Err(_) => trouble.drain(socket),
+        }
+    }
+    Ok(0)
+}
+
+impl Bearer for UdpBearer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn device(&self) -> Option<&str> {
+        Some(&self.device)
+    }
+
+    fn local(&self) -> Network {
+        self.local
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
+        self.transmit(transmit)
+    }
+
+    fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
+        if bytes.len() > usize::from(self.capabilities.mtu_bytes) {
+            return SendOutcome::TooLarge;
+        }
+        let Some(beacon) = &self.beacon else {
+            return SendOutcome::Failed(io::ErrorKind::Unsupported.into());
+        };
+        let slices = [io::IoSlice::new(bytes)];
+        let sent = self.trouble.retry(&beacon.socket, |socket| socket.send_to(beacon.group, &slices, None));
+        transmit::outcome(sent)
+    }
+
+    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        if self.held.is_some() {
+            self.flush_held();
+        }
+        receive(&self.data, &mut self.queue, &mut self.trouble, batch)
+    }
+
+    fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        match &self.beacon {
+            Some(beacon) => receive(&beacon.socket, &mut self.queue, &mut self.trouble, batch),
+            None => Ok(0),
+        }
+    }
+
+    fn notices(&mut self, out: &mut Vec<Notice>) {
+        out.append(&mut self.trouble.notices);
+    }
+
+    fn writable(&mut self) -> bool {
+        if !self.flush_held() {
+            return false;
+        }
+        match self.data.readiness() {
+            Ok(ready) => {
+                if ready.error {
+                    self.trouble.drain(&self.data);
+                }
+                ready.writable
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn backlog_bytes(&mut self) -> u32 {
+        let held = self.held.as_ref().map_or(0, Held::bytes_left);
+        self.data.queued_bytes().unwrap_or(0).saturating_add(held as u32)
+    }
+
+    fn set_send_buffer(&mut self, bytes: u32) {
+        if let Ok(granted) = self.data.set_send_buffer(bytes) {
+            self.capabilities.send_buffer_bytes = granted;
+        }
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        let beacon = self.beacon.as_ref().map(|beacon| beacon.socket.as_raw_fd());
+        std::iter::once(self.data.as_raw_fd()).chain(beacon).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Sending a train: whole if it can be, one by one if it must, and what is left of it later.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use polyrail_sys::clock::monotonic_ns;
+use polyrail_sys::errno;
+use polyrail_sys::udp::SLICES_MAX;
+
+use super::UdpBearer;
+use super::cut::{Cut, join};
+use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
+use crate::{Notice, SendOutcome, Transmit};
+
+/// The end of a train whose beginning the kernel has taken.
+pub(super) struct Held {
+    to: SocketAddr,
+    segment_bytes: usize,
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Held {
+    #[cfg(test)]
+    pub fn for_test(to: SocketAddr, segment_bytes: usize, bytes: &[u8]) -> Held {
+        Held { to, segment_bytes, bytes: bytes.to_vec(), sent: 0 }
+    }
+
+    pub fn bytes_left(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+}
+
+/// What a send call's result means for its train.
+pub(super) fn outcome(result: io::Result<usize>) -> SendOutcome {
+    let Err(error) = result else { return SendOutcome::Sent };
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return SendOutcome::WouldBlock;
+    }
+    match error.raw_os_error() {
+        // A local packet filter says EPERM for what it drops. A refused connection is always about an earlier
+        // datagram; it is left over here only when such messages come faster than they can be read.
+        Some(errno::ENOBUFS | errno::ENOMEM | errno::EPERM | errno::ECONNREFUSED) => SendOutcome::Dropped,
+        Some(errno::EMSGSIZE) => SendOutcome::TooLarge,
+        _ => SendOutcome::Failed(error),
+    }
+}
+
+/// Whether an offloaded train may have failed because of the offload. The same numbers also mean "too large",
+/// which the attempt to send one by one then tells.
+fn blames_offload(error: &io::Error) -> bool {
+    let suspects = [errno::EIO, errno::EINVAL, errno::EMSGSIZE, errno::ENOPROTOOPT, errno::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|number| suspects.contains(&number))
+}
+
+impl UdpBearer {
+    pub(super) fn transmit(&mut self, train: &Transmit<'_>) -> SendOutcome {
+        debug_assert_eq!(train.bytes, train.slices.iter().map(|slice| slice.len()).sum::<usize>());
+        let (segments, largest) = (train.segments(), train.segment_bytes.min(train.bytes));
+        let fits = largest <= usize::from(self.capabilities.mtu_bytes);
+        if !fits
+            || segments > TRAIN_SEGMENTS_MAX
+            || train.bytes > TRAIN_BYTES_MAX
+            || train.slices.len() > SLICES_MAX
+        {
+            return SendOutcome::TooLarge;
+        }
+        let Some(to) = self.target(&train.to) else {
+            return SendOutcome::Failed(io::ErrorKind::InvalidInput.into());
+        };
+        if self.held.is_some() && !self.flush_held() {
+            return SendOutcome::WouldBlock;
+        }
+        if segments == 1 {
+            return outcome(self.trouble.retry(&self.data, |data| data.send_to(to, train.slices, None)));
+        }
+        if !self.offload.usable(monotonic_ns) {
+            return self.send_one_by_one(to, train);
+        }
+        let stride = Some(largest as u16);
+        match self.trouble.retry(&self.data, |data| data.send_to(to, train.slices, stride)) {
+            Err(error) if blames_offload(&error) => {
+                let result = self.send_one_by_one(to, train);
+                if matches!(result, SendOutcome::Sent) {
+                    self.on_offload_failed();
+                }
+                result
+            }
+            result => {
+                if result.is_ok() && self.offload.succeed() {
+                    self.capabilities.segments_max = TRAIN_SEGMENTS_MAX as u8;
+                }
+                outcome(result)
+            }
+        }
+    }
+
+    fn on_offload_failed(&mut self) {
+        if self.offload.fail(monotonic_ns()) {
+            self.capabilities.segments_max = 1;
+            self.trouble.push(Notice::GsoOff);
+        }
+    }
+
+    /// Sends without offload. All or nothing as far as the caller can tell: once the kernel has taken the
+    /// beginning, the end is kept until there is room.
+    fn send_one_by_one(&mut self, to: SocketAddr, train: &Transmit<'_>) -> SendOutcome {
+        let cut = Cut::new(train.slices, train.segment_bytes);
+        let segments = cut.segments();
+        let mut sent = 0;
+        while sent < segments.len() {
+            match self.trouble.retry(&self.data, |data| data.send_segments(to, &segments[sent..])) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => {
+                    let bytes = join(&segments[sent..]);
+                    self.held = Some(Held { to, segment_bytes: train.segment_bytes, bytes, sent: 0 });
+                    return SendOutcome::Sent;
+                }
+                Err(error) => return outcome(Err(error)),
+            }
+        }
+        SendOutcome::Sent
+    }
+
+    /// Sends what is left of an earlier train; whether nothing is left. An error other than "no room" ends it as
+    /// a loss on the wire would.
+    pub(super) fn flush_held(&mut self) -> bool {
+        let Some(held) = &mut self.held else { return true };
+        while held.sent < held.bytes.len() {
+            let slices = [IoSlice::new(&held.bytes[held.sent..])];
+            let cut = Cut::new(&slices, held.segment_bytes);
+            let segments = cut.segments();
+            match self.trouble.retry(&self.data, |data| data.send_segments(held.to, &segments)) {
+                Ok(count) => {
+                    let bytes = segments[..count].iter().flat_map(|one| one.iter()).map(|slice| slice.len());
+                    held.sent += bytes.sum::<usize>();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(_) => break,
+            }
+        }
+        self.held = None;
+        true
+    }
+}
