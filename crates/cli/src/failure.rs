@@ -89,3 +89,9 @@ impl From<std::io::Error> for Failure {
         Failure::failed(error.to_string())
     }
 }
+
+impl From<polyrail::Error> for Failure {
+    fn from(error: polyrail::Error) -> Self {
+        Failure::failed(error.to_string())
+    }
+}

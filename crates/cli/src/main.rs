@@ -3,10 +3,15 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod control;
 mod failure;
+mod list;
 mod log;
+mod node;
 mod node_args;
 mod output;
+mod recv;
+mod send;
 mod service;
 mod size;
 mod testbed;
@@ -14,6 +19,7 @@ mod testbed;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use failure::{Exit, Failure};
+use list::{BearerCommand, LinkCommand, Noun, ServiceCommand};
 use output::Output;
 use std::process::ExitCode;
 
@@ -37,6 +43,21 @@ machine, 4 no such service, peer or node, 5 timed out.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Sends files, text or the standard input to a service
+    Send(Box<send::Send>),
+    /// Binds a service and writes out what arrives
+    Recv(Box<recv::Recv>),
+    /// Runs a node, or lists the nodes that it knows
+    Node(Box<node::NodeCommand>),
+    /// Links of a running node
+    #[command(subcommand)]
+    Link(list::LinkCommand),
+    /// Bearers of a running node
+    #[command(subcommand)]
+    Bearer(list::BearerCommand),
+    /// Services that a running node knows
+    #[command(subcommand)]
+    Service(list::ServiceCommand),
     /// Checks configuration files
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -63,6 +84,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
     match command {
+        Command::Send(arguments) => send::run(&arguments, output),
+        Command::Recv(arguments) => recv::run(&arguments, output),
+        Command::Node(command) => node::run(&command, output),
+        Command::Link(LinkCommand::List(arguments)) => list::run(Noun::Link, &arguments, output),
+        Command::Bearer(BearerCommand::List(arguments)) => list::run(Noun::Bearer, &arguments, output),
+        Command::Service(ServiceCommand::List(arguments)) => list::run(Noun::Service, &arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
     }

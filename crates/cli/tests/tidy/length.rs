@@ -69,9 +69,8 @@ struct Function {
 /// Every function with a body, nested ones too.
 fn functions(code: &str) -> Vec<Function> {
     let mut found = Vec::new();
-    let mut line = 1;
     let mut offset = 0;
-    for text in code.split_inclusive('\n') {
+    for (line, text) in (1..).zip(code.split_inclusive('\n')) {
         if has_word(text, "fn")
             && let Some((at, _)) = text.match_indices("fn ").find(|(at, _)| has_word(&text[*at..], "fn"))
             && let Some(lines) = body_lines(&code[offset + at..])
@@ -79,7 +78,6 @@ fn functions(code: &str) -> Vec<Function> {
             let name = text[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             found.push(Function { name, line, lines });
         }
-        line += 1;
         offset += text.len();
     }
     found

@@ -70,7 +70,8 @@ pub fn has_word(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
         let after = &line[at + word.len()..];
-        !line[..at].ends_with(is_part) && !(word.ends_with(is_part) && after.starts_with(is_part))
+        let goes_on = word.ends_with(is_part) && after.starts_with(is_part);
+        !line[..at].ends_with(is_part) && !goes_on
     })
 }
 
