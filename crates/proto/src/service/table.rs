@@ -1,0 +1,442 @@
+//! The service table: bindings by service range (protocol.md §7.1, §7.3).
+//!
+//! Ranges overlap freely, and a look-up asks for all that contain one instance. The ranges of a kind form an
+//! implicit interval tree over the 32-bit instances: a range belongs to the lowest aligned block that holds it
+//! whole, hence contains that block's middle. An instance lies in one block per level, and in each the ranges that
+//! contain it are a prefix of the order by first (or by last) instance. So a look-up costs O(log n) for each level
+//! in use by the kind (one if all its ranges are single instances, at most 33) plus one step per range found;
+//! a change costs O(log n) plus moving the other bindings of the very same range.
+
+use crate::address::{Scope, ServiceAddress, ServiceRange, USER_KIND_MIN};
+use crate::id::{NodeId, PortAddress, PortId};
+use crate::wire::{Binding, BindingOp};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most bindings of this node (as in TIPC).
+pub const OWN_BINDINGS_MAX: usize = 65_534;
+/// Most bindings of the cluster that a node remembers.
+pub const BINDINGS_MAX: usize = 1 << 20;
+
+const LEVELS: usize = 33;
+
+/// Why a range could not be bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Kinds below 64 belong to the system.
+    #[error("service kinds below 64 are reserved")]
+    Reserved,
+    /// The first instance is larger than the last.
+    #[error("the range is inverted")]
+    Inverted,
+    /// The node has [`OWN_BINDINGS_MAX`] bindings.
+    #[error("too many bindings")]
+    TooMany,
+}
+
+/// There is no such binding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not bound")]
+pub struct NotBound;
+
+/// What a peer's record did to the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Applied {
+    /// A new binding.
+    Published,
+    /// One less.
+    Withdrawn,
+    /// Nothing: known already, or never known.
+    Unchanged,
+    /// Nothing: an inverted range, a binding that is not for the cluster, or one that claims to be ours.
+    Refused,
+    /// Nothing: the table holds [`BINDINGS_MAX`] bindings.
+    Full,
+}
+
+/// Where a message to a service address goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// To this port.
+    To(PortAddress),
+    /// There are ports, but none is ready.
+    AllBusy,
+    /// Nobody is bound.
+    None,
+}
+
+/// One binding of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// The node.
+    pub node: NodeId,
+    /// Unique on that node.
+    pub key: u64,
+    /// The port.
+    pub port: PortId,
+    /// How far it is known.
+    pub scope: Scope,
+    /// Share among the bindings of one service; 0 counts as 1.
+    pub weight: u8,
+}
+
+impl Bound {
+    /// The port with its node.
+    pub fn address(&self) -> PortAddress {
+        PortAddress { node: self.node, port: self.port }
+    }
+}
+
+/// All bindings known to a node.
+#[derive(Clone, Debug)]
+pub struct Table {
+    own: NodeId,
+    services: BTreeMap<Place, Service>,
+    /// The same ranges by last instance, largest first: (slot, complement of the last instance, first instance).
+    by_upper: BTreeSet<(Slot, u32, u32)>,
+    /// Ranges per level, for each kind in use.
+    levels: BTreeMap<u32, [u32; LEVELS]>,
+    records: BTreeMap<(NodeId, u64), Record>,
+    own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
+    next_key: u64,
+    generation: u64,
+}
+
+/// A block of 2^level instances.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Slot {
+    kind: u32,
+    level: u8,
+    prefix: u32,
+}
+
+/// A range in the tree: slot, first, last instance.
+type Place = (Slot, u32, u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    range: ServiceRange,
+    port: PortId,
+    scope: Scope,
+}
+
+/// The bindings of one range, by node and key, and whose turn it is.
+#[derive(Clone, Debug, Default)]
+struct Service {
+    bounds: Vec<Bound>,
+    own_turn: Turn,
+    cluster_turn: Turn,
+}
+
+/// Interleaved weighted round robin: a binding of weight w is served in w of the 255 rounds that follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    round: u8,
+    next: usize,
+}
+
+impl Table {
+    /// An empty table of node `own`.
+    pub fn new(own: NodeId) -> Self {
+        Table {
+            own,
+            services: BTreeMap::new(),
+            by_upper: BTreeSet::new(),
+            levels: BTreeMap::new(),
+            records: BTreeMap::new(),
+            own_records: BTreeSet::new(),
+            next_key: 1,
+            generation: 0,
+        }
+    }
+
+    /// Binds an own port to `range` and returns the binding's key, unique for the life of the node. The same port may
+    /// bind the same range again: each binding counts.
+    ///
+    /// # Errors
+    /// A reserved kind, an inverted range, or too many bindings.
+    pub fn bind(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+        weight: u8,
+    ) -> Result<u64, BindError> {
+        if range.kind < USER_KIND_MIN {
+            return Err(BindError::Reserved);
+        }
+        if range.lower > range.upper {
+            return Err(BindError::Inverted);
+        }
+        if self.own_records.len() >= OWN_BINDINGS_MAX {
+            return Err(BindError::TooMany);
+        }
+        let key = self.next_key;
+        self.next_key += 1;
+        self.own_records.insert((port, range, scope, key));
+        self.insert(range, Bound { node: self.own, key, port, scope, weight });
+        Ok(key)
+    }
+
+    /// Takes back the oldest binding of an own port to exactly this range and scope; returns its key.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn unbind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<u64, NotBound> {
+        let all = (port, range, scope, 0)..=(port, range, scope, u64::MAX);
+        let key = self.own_records.range(all).next().ok_or(NotBound)?.3;
+        self.remove(self.own, key);
+        Ok(key)
+    }
+
+    /// Takes back everything that an own port has bound; returns the keys.
+    pub fn unbind_port(&mut self, port: PortId) -> Vec<u64> {
+        let first = (port, ServiceRange::default(), Scope::Cluster, 0);
+        let keys: Vec<u64> =
+            self.own_records.range(first..).take_while(|r| r.0 == port).map(|r| r.3).collect();
+        for key in &keys {
+            self.remove(self.own, *key);
+        }
+        keys
+    }
+
+    /// Applies a record of `node`'s log.
+    pub fn apply(&mut self, node: NodeId, record: &Binding) -> Applied {
+        let Binding { range, port, key, scope, weight, .. } = *record;
+        if node == self.own || range.lower > range.upper || scope != Scope::Cluster {
+            return Applied::Refused;
+        }
+        let known = self.records.contains_key(&(node, key));
+        match record.op {
+            BindingOp::Publish if known => Applied::Unchanged,
+            BindingOp::Publish if self.records.len() >= BINDINGS_MAX => Applied::Full,
+            BindingOp::Publish => {
+                self.insert(range, Bound { node, key, port, scope, weight });
+                Applied::Published
+            }
+            BindingOp::Withdraw if known => {
+                self.remove(node, key);
+                Applied::Withdrawn
+            }
+            BindingOp::Withdraw => Applied::Unchanged,
+        }
+    }
+
+    /// Forgets everything that `node` has bound; returns what it was.
+    pub fn purge(&mut self, node: NodeId) -> Vec<(PortId, ServiceRange)> {
+        let records = self.records.range((node, 0)..=(node, u64::MAX));
+        let gone: Vec<_> = records.map(|(id, r)| (id.1, r.port, r.range)).collect();
+        for (key, ..) in &gone {
+            self.remove(node, *key);
+        }
+        gone.into_iter().map(|(_, port, range)| (port, range)).collect()
+    }
+
+    /// All ports bound to `address`, each once, sorted.
+    pub fn lookup(&self, address: ServiceAddress) -> SmallVec<[PortAddress; 8]> {
+        let bounds = self.places_of(address).into_iter().flat_map(|p| &self.services[&p].bounds);
+        distinct(bounds)
+    }
+
+    /// All ports bound to any instance of `range`, each once, sorted: the receivers of a multicast.
+    pub fn lookup_range(&self, range: ServiceRange) -> SmallVec<[PortAddress; 8]> {
+        distinct(self.overlapping(range).map(|(_, bound)| bound))
+    }
+
+    /// All bindings that share an instance with `range`.
+    pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = (ServiceRange, &Bound)> {
+        let ServiceRange { kind, lower, upper } = range;
+        self.levels_of(kind).flat_map(move |level| {
+            let from = (Slot::around(kind, level, lower), 0, 0);
+            let to = (Slot::around(kind, level, upper), u32::MAX, u32::MAX);
+            let inside = self.services.range(from..=to.max(from));
+            let inside = inside.filter(move |(place, _)| place.1 <= upper && lower <= place.2);
+            inside.flat_map(move |(place, service)| {
+                let range = ServiceRange::new(kind, place.1, place.2);
+                service.bounds.iter().map(move |bound| (range, bound))
+            })
+        })
+    }
+
+    /// Chooses one port of those bound to `address`: closest first (those of node `own`), in turn by weight,
+    /// skipping those that are not `ready`. Bindings of several overlapping ranges take turns as one list.
+    pub fn pick(
+        &mut self,
+        address: ServiceAddress,
+        own: NodeId,
+        mut ready: impl FnMut(PortAddress) -> bool,
+    ) -> Pick {
+        let places = self.places_of(address);
+        let Some(first) = places.first() else { return Pick::None };
+        let (mut own_turn, mut cluster_turn) =
+            (self.services[first].own_turn, self.services[first].cluster_turn);
+        let (mut near, mut far) = (SmallVec::<[&[Bound]; 4]>::new(), SmallVec::<[&[Bound]; 8]>::new());
+        for place in &places {
+            let bounds = &self.services[place].bounds;
+            let from = bounds.partition_point(|b| b.node < own);
+            let to = bounds.partition_point(|b| b.node <= own);
+            near.push(&bounds[from..to]);
+            far.extend([&bounds[..from], &bounds[to..]]);
+        }
+        let mut pick = own_turn.choose(&near, &mut ready);
+        if !matches!(pick, Pick::To(_)) {
+            let further = cluster_turn.choose(&far, &mut ready);
+            pick = if further == Pick::None { pick } else { further };
+        }
+        drop((near, far));
+        if let Some(service) = self.services.get_mut(first) {
+            (service.own_turn, service.cluster_turn) = (own_turn, cluster_turn);
+        }
+        pick
+    }
+
+    /// All bindings, sorted by node, port and range.
+    pub fn list(&self) -> impl Iterator<Item = (NodeId, PortId, ServiceRange, Scope)> + use<> {
+        let mut all: Vec<_> = self.records.iter().map(|(id, r)| (id.0, r.port, r.range, r.scope)).collect();
+        all.sort_unstable();
+        all.into_iter()
+    }
+
+    /// Number of bindings.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether nobody is bound to anything.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Grows with every change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn insert(&mut self, range: ServiceRange, bound: Bound) {
+        let place = place_of(range);
+        let service = self.services.entry(place).or_insert_with(|| {
+            self.by_upper.insert((place.0, !place.2, place.1));
+            self.levels.entry(range.kind).or_insert([0; LEVELS])[place.0.level as usize] += 1;
+            Service::default()
+        });
+        let at = service.bounds.partition_point(|b| (b.node, b.key) < (bound.node, bound.key));
+        service.bounds.insert(at, bound);
+        let record = Record { range, port: bound.port, scope: bound.scope };
+        self.records.insert((bound.node, bound.key), record);
+        self.generation += 1;
+    }
+
+    fn remove(&mut self, node: NodeId, key: u64) {
+        let Some(record) = self.records.remove(&(node, key)) else { return };
+        if node == self.own {
+            self.own_records.remove(&(record.port, record.range, record.scope, key));
+        }
+        let place = place_of(record.range);
+        let Some(service) = self.services.get_mut(&place) else { return };
+        if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
+            service.bounds.remove(at);
+        }
+        if service.bounds.is_empty() {
+            self.services.remove(&place);
+            self.forget_place(place);
+        }
+        self.generation += 1;
+    }
+
+    fn forget_place(&mut self, place: Place) {
+        let kind = place.0.kind;
+        self.by_upper.remove(&(place.0, !place.2, place.1));
+        let Some(levels) = self.levels.get_mut(&kind) else { return };
+        levels[place.0.level as usize] -= 1;
+        if *levels == [0; LEVELS] {
+            self.levels.remove(&kind);
+        }
+    }
+
+    /// Levels that ranges of `kind` are on.
+    fn levels_of(&self, kind: u32) -> impl Iterator<Item = u8> + use<> {
+        let counts = self.levels.get(&kind).copied().unwrap_or([0; LEVELS]);
+        (0..LEVELS as u8).filter(move |level| counts[*level as usize] > 0)
+    }
+
+    /// The ranges that contain `address`, narrow blocks first.
+    fn places_of(&self, address: ServiceAddress) -> SmallVec<[Place; 4]> {
+        let ServiceAddress { kind, instance } = address;
+        let mut places = SmallVec::new();
+        for level in self.levels_of(kind) {
+            let slot = Slot::around(kind, level, instance);
+            if instance < slot.middle() {
+                let left = self.services.range((slot, 0, 0)..=(slot, instance, u32::MAX));
+                places.extend(left.map(|(place, _)| *place));
+            } else {
+                let right = self.by_upper.range((slot, 0, 0)..=(slot, !instance, u32::MAX));
+                places.extend(right.map(|r| (slot, r.2, !r.1)));
+            }
+        }
+        places
+    }
+}
+
+impl Slot {
+    /// The block of 2^`level` instances around `instance`.
+    fn around(kind: u32, level: u8, instance: u32) -> Slot {
+        Slot { kind, level, prefix: ((instance as u64) >> level) as u32 }
+    }
+
+    /// First instance of the block's upper half: every range of this slot contains it and the one before it (a
+    /// block of one instance is its own middle).
+    fn middle(&self) -> u32 {
+        (((self.prefix as u64) << self.level) | ((1u64 << self.level) >> 1)) as u32
+    }
+}
+
+/// The lowest aligned block that holds the whole range.
+fn place_of(range: ServiceRange) -> Place {
+    let level = 32 - (range.lower ^ range.upper).leading_zeros() as u8;
+    (Slot::around(range.kind, level, range.lower), range.lower, range.upper)
+}
+
+fn distinct<'a>(bounds: impl Iterator<Item = &'a Bound>) -> SmallVec<[PortAddress; 8]> {
+    let mut ports: SmallVec<[PortAddress; 8]> = bounds.map(Bound::address).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+impl Turn {
+    /// The next ready binding of the concatenated `lists`. At most three passes: the rest of this round, the whole
+    /// next one (which also tells whether anybody is ready at all), and one in which every weight counts.
+    fn choose(&mut self, lists: &[&[Bound]], ready: &mut impl FnMut(PortAddress) -> bool) -> Pick {
+        let count: usize = lists.iter().map(|l| l.len()).sum();
+        if count == 0 {
+            return Pick::None;
+        }
+        let mut any_ready = false;
+        for pass in 0..3 {
+            let start = self.next.min(count);
+            for (at, bound) in lists.iter().flat_map(|l| l.iter()).enumerate().skip(start) {
+                let weight = bound.weight.max(1);
+                if weight <= self.round && (pass == 0 || any_ready) {
+                    continue;
+                }
+                let is_ready = ready(bound.address());
+                any_ready |= is_ready;
+                if is_ready && weight > self.round {
+                    self.next = at + 1;
+                    return Pick::To(bound.address());
+                }
+            }
+            if pass == 1 && !any_ready {
+                break;
+            }
+            let heaviest = lists.iter().flat_map(|l| l.iter()).map(|b| b.weight).max().unwrap_or(1);
+            let last = pass == 1 || self.round + 1 >= heaviest;
+            *self = Turn { round: if last { 0 } else { self.round + 1 }, next: 0 };
+        }
+        Pick::AllBusy
+    }
+}
+
+#[cfg(test)]
+mod tests;
