@@ -132,6 +132,7 @@ impl ArenaAllocator {
 
     /// Looks at all blocks and gives the exact number of free bytes as of now.
     pub fn reclaim(&mut self) -> u64 {
+        self.retire_drained();
         for index in 0..self.blocks.len() {
             self.reclaim_block(index);
         }
@@ -140,7 +141,6 @@ impl ArenaAllocator {
 
     /// The largest allocation that would succeed now, in bytes. Looks at all blocks.
     pub fn largest_alloc(&mut self) -> u64 {
-        self.retire_drained();
         self.reclaim();
         let mut longest = 0;
         let mut run = 0;
@@ -180,7 +180,8 @@ impl ArenaAllocator {
             None => self.take_blocks(1)?,
         };
         // The block with more room left serves the following allocations.
-        if BLOCK_BYTES - bytes >= self.current_rest() {
+        let rest = BLOCK_BYTES - bytes;
+        if rest > 0 && rest >= self.current_rest() {
             self.current = Some(Current { block, used_bytes: bytes });
         }
         self.blocks[block].allocated = self.blocks[block].allocated.wrapping_add(1);
@@ -200,12 +201,15 @@ impl ArenaAllocator {
     /// Cuts `bytes` off the current block.
     #[inline]
     fn cut(&mut self, bytes: u64) -> Option<u64> {
-        let current = self.current.as_mut().filter(|current| BLOCK_BYTES - current.used_bytes >= bytes)?;
-        let block = &mut self.blocks[current.block];
-        block.allocated = block.allocated.wrapping_add(1);
-        let offset = current.block as u64 * BLOCK_BYTES + current.used_bytes;
-        current.used_bytes += bytes;
-        Some(offset)
+        let Current { block, used_bytes } = self.current?;
+        if bytes > BLOCK_BYTES - used_bytes {
+            return None;
+        }
+        let used_after = used_bytes + bytes;
+        // A full block is current no more: it is free as soon as all of it has been released.
+        self.current = (used_after < BLOCK_BYTES).then_some(Current { block, used_bytes: used_after });
+        self.blocks[block].allocated = self.blocks[block].allocated.wrapping_add(1);
+        Some(block as u64 * BLOCK_BYTES + used_bytes)
     }
 
     /// The current block from its start again, when all that was cut from it has been released: request and answer then

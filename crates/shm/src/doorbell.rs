@@ -55,7 +55,8 @@ impl Doorbell {
         // Fence `doorbell.order`, producer's end: the work is visible before the flag is read.
         fence(SeqCst);
         let flag = self.words.at(SLEEPING);
-        flag.load(Relaxed) == 1 && flag.swap(0, AcqRel) == 1
+        // An exchange that fails writes nothing: the consumer may have announced its next sleep meanwhile.
+        flag.load(Relaxed) == 1 && flag.compare_exchange(1, 0, AcqRel, Relaxed).is_ok()
     }
 
     /// Consumer: announces that it will sleep. Look for work again after this call and before [`Doorbell::wait`].

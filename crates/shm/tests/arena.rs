@@ -1,0 +1,222 @@
+//! An arena never gives the same byte twice, and gets back all that was released.
+#![cfg(not(loom))]
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use polyrail_shm::arena::{ArenaPlace, BLOCK_BYTES, GRAIN_BYTES};
+use polyrail_shm::ring::ring_bytes;
+use polyrail_shm::{ArenaAllocator, ArenaReleaser, Consumer, Producer, Segment};
+use proptest::prelude::*;
+
+const DATA: u64 = 4096;
+
+fn arena(blocks: u32) -> (ArenaAllocator, ArenaReleaser) {
+    let segment = Segment::private((DATA + u64::from(blocks) * BLOCK_BYTES) as usize).unwrap();
+    let place = ArenaPlace { counters: 0, data: DATA, blocks };
+    (ArenaAllocator::new(&segment, place).unwrap(), ArenaReleaser::new(&segment, place).unwrap())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Alloc(u64),
+    /// Releases the live allocation of this rank, modulo their number.
+    Release(usize),
+    ReleaseOwn(usize),
+    FreeBytes,
+    LargestFits,
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let one = prop_oneof![
+        4 => (0u64..300).prop_map(Operation::Alloc),
+        3 => (0..BLOCK_BYTES + 1).prop_map(Operation::Alloc),
+        2 => (BLOCK_BYTES..5 * BLOCK_BYTES).prop_map(Operation::Alloc),
+        6 => any::<usize>().prop_map(Operation::Release),
+        1 => any::<usize>().prop_map(Operation::ReleaseOwn),
+        1 => Just(Operation::FreeBytes),
+        1 => Just(Operation::LargestFits),
+    ];
+    prop::collection::vec(one, 0..300)
+}
+
+/// Live allocations by offset: length and the byte they are filled with.
+#[derive(Default)]
+struct Oracle {
+    live: BTreeMap<u64, (u64, u8)>,
+    made: u64,
+}
+
+impl Oracle {
+    /// Notes a new allocation, checks that it overlaps no other, and fills it.
+    fn add(&mut self, allocator: &ArenaAllocator, offset: u64, len: u64) {
+        let bytes = len.max(1);
+        assert!(offset.is_multiple_of(GRAIN_BYTES) && offset + bytes <= allocator.capacity());
+        if let Some((&below, &(below_len, _))) = self.live.range(..=offset).next_back() {
+            assert!(below + below_len.max(1) <= offset, "{offset} overlaps {below}");
+        }
+        if let Some((&above, _)) = self.live.range(offset..).next() {
+            assert!(offset + bytes <= above, "{offset} overlaps {above}");
+        }
+        self.made += 1;
+        let canary = self.made as u8;
+        allocator.memory().write_at(offset, &vec![canary; len as usize]).unwrap();
+        self.live.insert(offset, (len, canary));
+    }
+
+    /// Takes the live allocation of a rank out and checks that its bytes are as they were written.
+    fn remove(&mut self, releaser: &ArenaReleaser, rank: usize) -> Option<u64> {
+        let offset = *self.live.keys().nth(rank.checked_rem(self.live.len())?)?;
+        let (len, canary) = self.live.remove(&offset)?;
+        let bytes = releaser.memory().bytes(offset, len as usize).unwrap();
+        assert!(bytes == vec![canary; len as usize], "{offset} was overwritten");
+        Some(offset)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn live_allocations_never_overlap_and_all_memory_comes_back(blocks in 1u32..9, list in operations()) {
+        let (mut allocator, mut releaser) = arena(blocks);
+        let mut oracle = Oracle::default();
+        for operation in list {
+            match operation {
+                Operation::Alloc(len) => {
+                    if let Some(offset) = allocator.alloc(len) {
+                        oracle.add(&allocator, offset, len);
+                    } else {
+                        prop_assert!(!oracle.live.is_empty() || len > allocator.capacity());
+                    }
+                }
+                Operation::Release(rank) => {
+                    if let Some(offset) = oracle.remove(&releaser, rank) {
+                        prop_assert!(releaser.release(offset));
+                    }
+                }
+                Operation::ReleaseOwn(rank) => {
+                    if let Some(offset) = oracle.remove(&releaser, rank) {
+                        prop_assert!(allocator.release_own(offset));
+                    }
+                }
+                Operation::FreeBytes => {
+                    let known = allocator.free_bytes();
+                    let live: u64 = oracle.live.values().map(|&(len, _)| len).sum();
+                    prop_assert!(known <= allocator.reclaim());
+                    prop_assert!(known + live <= allocator.capacity());
+                }
+                Operation::LargestFits => {
+                    let largest = allocator.largest_alloc();
+                    prop_assert_eq!(allocator.alloc(largest + 1), None);
+                    if largest > 0 {
+                        let offset = allocator.alloc(largest).unwrap();
+                        oracle.add(&allocator, offset, largest);
+                    }
+                }
+            }
+        }
+        while let Some(offset) = oracle.remove(&releaser, 0) {
+            prop_assert!(releaser.release(offset));
+        }
+        prop_assert_eq!(allocator.reclaim(), allocator.capacity());
+        prop_assert_eq!(allocator.largest_alloc(), allocator.capacity());
+        prop_assert_eq!(allocator.blocks_lost(), 0);
+        prop_assert_eq!(allocator.alloc(allocator.capacity()), Some(0));
+    }
+}
+
+#[test]
+fn request_and_answer_stay_in_one_block() {
+    let (mut allocator, mut releaser) = arena(16);
+    for _ in 0..10_000 {
+        let offset = allocator.alloc(1000).unwrap();
+        assert!(offset < BLOCK_BYTES);
+        releaser.release(offset);
+    }
+}
+
+#[test]
+fn free_bytes_comes_to_know_all_that_was_released() {
+    let (mut allocator, mut releaser) = arena(64);
+    let offsets: Vec<u64> = (0..64).map(|_| allocator.alloc(BLOCK_BYTES).unwrap()).collect();
+    assert_eq!(allocator.alloc(0), None);
+    assert_eq!(allocator.free_bytes(), 0);
+    offsets.into_iter().for_each(|offset| assert!(releaser.release(offset)));
+    let looks = (0..).take_while(|_| allocator.free_bytes() < allocator.capacity()).count();
+    assert!(looks < 64 / 8 + 1, "{looks}");
+}
+
+#[test]
+fn nothing_is_larger_than_the_arena() {
+    let (mut allocator, mut releaser) = arena(2);
+    assert_eq!(allocator.alloc(2 * BLOCK_BYTES + 1), None);
+    assert_eq!(allocator.alloc(u64::MAX), None);
+    assert_eq!(allocator.alloc(u64::MAX - 64), None);
+    assert!(!releaser.release(2 * BLOCK_BYTES) && !releaser.release(u64::MAX));
+    assert!(!allocator.release_own(u64::MAX) && !allocator.release_own(0));
+}
+
+#[test]
+fn a_block_with_an_impossible_counter_is_lost_to_its_writer_alone() {
+    let (mut allocator, mut releaser) = arena(4);
+    let first = allocator.alloc(BLOCK_BYTES + 1).unwrap();
+    releaser.release(first);
+    releaser.release(first);
+    assert_eq!(allocator.reclaim(), 2 * BLOCK_BYTES);
+    assert_eq!(allocator.blocks_lost(), 2);
+    // What remains works on, and the counter is not looked at again even if it becomes possible.
+    allocator.segment().write_at(0, &1u64.to_ne_bytes()).unwrap();
+    for _ in 0..10 {
+        let offset = allocator.alloc(2 * BLOCK_BYTES).unwrap();
+        assert_eq!(offset, 2 * BLOCK_BYTES);
+        releaser.release(offset);
+    }
+    assert_eq!(allocator.blocks_lost(), 2);
+}
+
+#[test]
+fn two_threads_never_see_each_others_bytes() {
+    const MESSAGES: u64 = 60_000;
+    let blocks = 4;
+    let rings = DATA + blocks * BLOCK_BYTES;
+    let segment = Segment::private((rings + ring_bytes(64)) as usize).unwrap();
+    let place = ArenaPlace { counters: 0, data: DATA, blocks: blocks as u32 };
+    let mut allocator = ArenaAllocator::new(&segment, place).unwrap();
+    let mut releaser = ArenaReleaser::new(&segment, place).unwrap();
+    let mut sq = Producer::new(&segment, rings, 64).unwrap();
+    let mut cq = Consumer::new(&segment, rings, 64).unwrap();
+
+    let sending = thread::spawn(move || {
+        for number in 0..MESSAGES {
+            // Mostly small, now and then more than a block.
+            let len = if number % 97 == 0 { 70_000 } else { number * 31 % 3000 };
+            let offset = loop {
+                match allocator.alloc(len) {
+                    Some(offset) => break offset,
+                    None => thread::yield_now(),
+                }
+            };
+            allocator.memory().write_at(offset, &vec![number as u8; len as usize]).unwrap();
+            while sq.push(&[number, offset, len, 0, 0, 0, 0, 0]).is_err() {
+                thread::yield_now();
+            }
+        }
+        allocator
+    });
+    let mut next = 0;
+    while next < MESSAGES {
+        let Some([number, offset, len, ..]) = cq.pop() else {
+            thread::yield_now();
+            continue;
+        };
+        assert_eq!(number, next);
+        let bytes = releaser.memory().bytes(offset, len as usize).unwrap();
+        assert!(bytes == vec![number as u8; len as usize], "message {number}");
+        assert!(releaser.release(offset));
+        next += 1;
+    }
+    let mut allocator = sending.join().unwrap();
+    assert_eq!(allocator.reclaim(), allocator.capacity());
+    assert_eq!(allocator.blocks_lost(), 0);
+}
