@@ -6,6 +6,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bearer;
+pub mod check;
+pub mod content;
+pub mod coverage;
+pub mod fault;
+pub mod host;
 pub mod network;
+pub mod plan;
 pub mod prng;
 pub mod queue;
+pub mod subject;
+pub mod swarm;
+pub mod workload;
+pub mod world;
+
+#[cfg(test)]
+mod naive;

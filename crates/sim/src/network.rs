@@ -15,6 +15,7 @@ pub mod record;
 mod unit;
 
 pub use conditions::{Conditions, EgressKind, Loss, PacketKind, SwitchPort};
+pub use medium::flip_bits;
 pub use record::{DropReason, Record};
 pub use unit::{Station, Unit};
 
@@ -211,7 +212,7 @@ impl Network {
     /// Sends a train from a station; `to: None` is a broadcast.
     pub fn send(&mut self, from: Station, to: Option<Station>, bytes: &[u8], segment: usize) -> Sent {
         if !self.ports[from].carrier {
-            self.record.drops(DropReason::Carrier, 1);
+            self.record.on_refused(self.now_ns, from, bytes);
             return Sent::Dropped;
         }
         if self.ports[from].egress.full() {

@@ -114,9 +114,12 @@ impl Conditions {
 
 /// Flips one to four bits where the protocol's own checks must notice: anywhere if they cover the whole packet,
 /// else in the header (the payload trusts the UDP checksum then).
-fn flip_bits(datagram: &mut [u8], prng: &mut Prng) {
+pub fn flip_bits(datagram: &mut [u8], prng: &mut Prng) {
     let covered =
         if peek::fully_checked(datagram) { datagram.len() } else { datagram.len().min(peek::HEADER_BYTES) };
+    if covered == 0 {
+        return;
+    }
     let mut flipped = 0u128;
     for _ in 0..prng.between(1, 4) {
         let bit = prng.below(covered as u64 * 8);

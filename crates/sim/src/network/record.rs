@@ -103,8 +103,10 @@ pub struct Record {
     pub reused: Option<Reused>,
     /// Prints each train when set.
     pub verbose: bool,
-    /// When a station last handed over a data packet, by station.
-    pub last_data_sent_ns: BTreeMap<Station, TimeNs>,
+    /// When a station without carrier was last asked to send messages.
+    pub tried_without_carrier_ns: BTreeMap<Station, TimeNs>,
+    /// A datagram that a station sent not long ago, for the adversary.
+    samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
     numbers: BTreeMap<Stream, u64>,
     hash: u64,
@@ -141,6 +143,11 @@ impl Record {
         self.sent_bytes += unit.bytes.len() as u64;
         self.note(now_ns ^ (unit.from as u64) << 48);
         let streams = (unit.from % nodes, unit.to.map_or(usize::MAX, |to| to % nodes));
+        if self.sent_trains.is_multiple_of(16) {
+            let sample = self.samples.entry(unit.from).or_default();
+            sample.clear();
+            sample.extend_from_slice(unit.datagrams().next().unwrap_or(&[]));
+        }
         for datagram in unit.datagrams() {
             self.sent_datagrams += 1;
             self.note(datagram.len() as u64);
@@ -149,6 +156,19 @@ impl Record {
                 self.on_packet(now_ns, unit.from, streams, peek, datagram);
             }
         }
+    }
+
+    /// A station without carrier was asked to send.
+    pub(super) fn on_refused(&mut self, now_ns: TimeNs, from: Station, bytes: &[u8]) {
+        self.drops(DropReason::Carrier, 1);
+        if peek::frame_types(bytes).any(|kind| (1..=3).contains(&kind)) {
+            self.tried_without_carrier_ns.insert(from, now_ns);
+        }
+    }
+
+    /// A datagram that a station sent not long ago.
+    pub fn sample(&self, from: Station) -> Option<&[u8]> {
+        self.samples.get(&from).map(Vec::as_slice)
     }
 
     pub(super) fn on_arrived(&mut self, now_ns: TimeNs, station: Station, unit: &Unit) {
@@ -176,7 +196,6 @@ impl Record {
         if peek.kind != peek::TYPE_DATA {
             return;
         }
-        self.last_data_sent_ns.insert(from, now_ns);
         for kind in peek::frame_types(datagram) {
             *self.frames.entry(kind).or_default() += 1;
         }

@@ -1,0 +1,337 @@
+//! The oracle: it knows every accepted send and every delivery, and says what must not have happened.
+//!
+//! | name | what holds |
+//! |---|---|
+//! | I1 | no message is delivered twice |
+//! | I2 | messages of one flow (source port, destination port, class) are delivered in the order sent |
+//! | I3 | after heal and drain every accepted send was delivered or its sender was told that it failed |
+//! | I4 | contents and sender are those that were sent |
+//! | I5 | containers stay within their bounds |
+//! | I6 | nothing is refused for want of room unless the run provokes it |
+//! | I8 | no node is declared lost while a way to it works |
+//! | I9 | no packet number is used twice |
+
+use crate::content;
+use crate::subject::FailReason;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+/// A port of one life of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PortKey {
+    /// Index of the node in the run.
+    pub node: usize,
+    /// Which of its lives.
+    pub life: u32,
+    /// Its port.
+    pub port: u32,
+}
+
+impl fmt::Display for PortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} life {} port {}", self.node, self.life, self.port)
+    }
+}
+
+/// Where a send was addressed to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A port.
+    Port(PortKey),
+    /// A service; every port that ever bound it may get the message.
+    Service(u32, u32),
+}
+
+/// What must not have happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which invariant: `I1`...
+    pub name: &'static str,
+    /// When, virtual time.
+    pub at_ns: u64,
+    /// What exactly.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at_ms, at_us) = (self.at_ns / 1_000_000, self.at_ns / 1_000 % 1_000);
+        write!(f, "{} at {at_ms}.{at_us:03} ms: {}", self.name, self.what)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Pending,
+    Delivered,
+    Failed(FailReason),
+}
+
+#[derive(Clone, Debug)]
+struct SendRecord {
+    from: PortKey,
+    to: Target,
+    class: u8,
+    bytes: u32,
+    at_ns: u64,
+    fate: Fate,
+    /// Delivered and reported as indeterminate: allowed, but only once each.
+    both: bool,
+}
+
+/// Most violations kept; the first ones tell the story.
+const VIOLATIONS_MAX: usize = 20;
+
+/// Everything that was sent and what became of it.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    sends: Vec<SendRecord>,
+    /// Position in the flow of the message delivered last.
+    flows: BTreeMap<(PortKey, PortKey, u8), u64>,
+    /// Untagged messages too short to carry their number, per sending port.
+    anonymous: BTreeMap<PortKey, VecDeque<u64>>,
+    /// Ports that were closed, by their owner or by a crash.
+    gone: BTreeSet<PortKey>,
+    /// Ports that ever bound a service.
+    binders: BTreeMap<(u32, u32), BTreeSet<PortKey>>,
+    /// Services that lost a binding at some time.
+    unbound: BTreeSet<(u32, u32)>,
+    violations: Vec<Violation>,
+    pending: u64,
+    delivered: u64,
+    failed: u64,
+}
+
+impl Oracle {
+    /// The number of the next accepted send.
+    pub fn next_id(&self) -> u64 {
+        self.sends.len() as u64
+    }
+
+    /// A send was accepted. `anonymous`: the message carries neither tag nor number.
+    pub fn on_sent(
+        &mut self,
+        at_ns: u64,
+        from: PortKey,
+        to: Target,
+        class: u8,
+        bytes: usize,
+        anonymous: bool,
+    ) {
+        if anonymous {
+            let id = self.next_id();
+            self.anonymous.entry(from).or_default().push_back(id);
+        }
+        let bytes = bytes as u32;
+        self.sends.push(SendRecord { from, to, class, bytes, at_ns, fate: Fate::Pending, both: false });
+        self.pending += 1;
+    }
+
+    /// A message reached an application. `from_node` and `from_port` are what the node says of the sender.
+    pub fn on_received(
+        &mut self,
+        at_ns: u64,
+        to: PortKey,
+        from_node: usize,
+        from_port: u32,
+        tag: Option<u64>,
+        bytes: &[u8],
+    ) {
+        let id = match self.identify(to, (from_node, from_port), tag, bytes) {
+            Some(id) => id,
+            None => {
+                let what = format!("{to} got {} bytes that nobody sent, from port {from_port}", bytes.len());
+                return self.violation("I4", at_ns, what);
+            }
+        };
+        self.check_delivery(at_ns, id, to, (from_node, from_port), bytes);
+        let record = &mut self.sends[id as usize];
+        match record.fate {
+            Fate::Pending => {
+                record.fate = Fate::Delivered;
+                self.pending -= 1;
+                self.delivered += 1;
+            }
+            Fate::Failed(FailReason::Indeterminate) if !record.both => record.both = true,
+            Fate::Failed(FailReason::Indeterminate) | Fate::Delivered => {
+                let what = format!("{to} got message {id} twice{}", self.about(id));
+                self.violation("I1", at_ns, what);
+            }
+            Fate::Failed(reason) => {
+                let what = format!("{to} got message {id}, of which the sender was told {reason:?}");
+                self.violation("I3", at_ns, what);
+            }
+        }
+    }
+
+    /// A node told an application that a message failed. `excused`: something happened to the two nodes that
+    /// justifies to call the message's fate unknown.
+    pub fn on_failed(&mut self, at_ns: u64, id: u64, reason: FailReason, excused: bool) {
+        let Some(record) = self.sends.get_mut(id as usize) else {
+            return self.violation("I3", at_ns, format!("failure of message {id}, which was never sent"));
+        };
+        let (fate, target) = (record.fate, record.to);
+        match fate {
+            Fate::Pending => {
+                record.fate = Fate::Failed(reason);
+                self.pending -= 1;
+                self.failed += 1;
+                let justified = match reason {
+                    FailReason::Indeterminate | FailReason::NotSent => excused || self.target_gone(target),
+                    FailReason::NoPort | FailReason::NoService => excused || self.target_gone(target),
+                    FailReason::TooLarge => false,
+                };
+                if !justified {
+                    let what = format!("message {id} failed ({reason:?}) without cause{}", self.about(id));
+                    self.violation("I3", at_ns, what);
+                }
+            }
+            Fate::Delivered if reason == FailReason::Indeterminate && !record.both => record.both = true,
+            Fate::Delivered => {
+                let what = format!("message {id} was delivered and failed ({reason:?}){}", self.about(id));
+                self.violation("I3", at_ns, what);
+            }
+            Fate::Failed(before) => {
+                let what = format!("message {id} failed twice: {before:?}, {reason:?}");
+                self.violation("I3", at_ns, what);
+            }
+        }
+    }
+
+    /// A port is gone: what was under way to or from it may end in any way, but not twice.
+    pub fn on_port_gone(&mut self, port: PortKey) {
+        self.gone.insert(port);
+    }
+
+    /// A port bound a service.
+    pub fn on_bound(&mut self, service: (u32, u32), port: PortKey) {
+        self.binders.entry(service).or_default().insert(port);
+    }
+
+    /// A port gave a service up.
+    pub fn on_unbound(&mut self, service: (u32, u32)) {
+        self.unbound.insert(service);
+    }
+
+    /// Notes a violation found elsewhere.
+    pub fn violation(&mut self, name: &'static str, at_ns: u64, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(Violation { name, at_ns, what });
+        }
+    }
+
+    /// Accepted sends whose fate is open and matters: sender and receiver live.
+    pub fn open(&self) -> impl Iterator<Item = u64> + '_ {
+        let open = self.sends.iter().enumerate().filter(|(_, record)| {
+            record.fate == Fate::Pending && !self.gone.contains(&record.from) && !self.target_gone(record.to)
+        });
+        open.map(|(id, _)| id as u64)
+    }
+
+    /// Whether no such send is left. Cheap while many are pending.
+    pub fn settled(&self) -> bool {
+        self.pending == 0 || self.open().next().is_none()
+    }
+
+    /// The run is over: everything that is still open was lost.
+    pub fn finish(&mut self, at_ns: u64) {
+        let open: Vec<u64> = self.open().collect();
+        if let Some(first) = open.first() {
+            let what = format!("{} messages vanished, first {first}{}", open.len(), self.about(*first));
+            self.violation("I3", at_ns, what);
+        }
+    }
+
+    /// What was found, in order.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Sends accepted, delivered, failed.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        (self.next_id(), self.delivered, self.failed)
+    }
+
+    /// Sender and target of a send.
+    pub fn ends(&self, id: u64) -> Option<(PortKey, Target)> {
+        self.sends.get(id as usize).map(|record| (record.from, record.to))
+    }
+
+    /// A sentence about a message.
+    pub fn about(&self, id: u64) -> String {
+        let Some(record) = self.sends.get(id as usize) else { return String::new() };
+        let SendRecord { from, to, class, bytes, at_ns, .. } = record;
+        let to = match to {
+            Target::Port(port) => format!("{port}"),
+            Target::Service(kind, instance) => format!("service {kind}:{instance}"),
+        };
+        format!(" ({bytes} bytes of class {class} from {from} to {to}, sent at {} us)", at_ns / 1_000)
+    }
+
+    fn identify(&mut self, to: PortKey, from: (usize, u32), tag: Option<u64>, bytes: &[u8]) -> Option<u64> {
+        let claimed = tag.map(content::id_of_tag).or_else(|| content::claimed_id(bytes));
+        if let Some(id) = claimed {
+            return (id < self.next_id()).then_some(id);
+        }
+        // A message without number: the first of that sender which fits, and which this port may get.
+        let sends = &self.sends;
+        for (sender, waiting) in &mut self.anonymous {
+            if (sender.node, sender.port) != from {
+                continue;
+            }
+            let position = waiting.iter().position(|id| {
+                let record = &sends[*id as usize];
+                let fits =
+                    record.bytes as usize == bytes.len() && content::first_difference(*id, bytes).is_none();
+                fits && (record.to == Target::Port(to) || matches!(record.to, Target::Service(..)))
+            });
+            if let Some(position) = position {
+                return waiting.remove(position);
+            }
+        }
+        None
+    }
+
+    fn check_delivery(&mut self, at_ns: u64, id: u64, to: PortKey, from: (usize, u32), bytes: &[u8]) {
+        let record = self.sends[id as usize].clone();
+        let about = self.about(id);
+        if bytes.len() != record.bytes as usize {
+            self.violation("I4", at_ns, format!("message {id} arrived with {} bytes{about}", bytes.len()));
+        } else if let Some(offset) = content::first_difference(id, bytes) {
+            self.violation("I4", at_ns, format!("message {id} differs at offset {offset}{about}"));
+        }
+        if (record.from.node, record.from.port) != from {
+            self.violation("I4", at_ns, format!("message {id} came as if from {from:?}{about}"));
+        }
+        let meant = match record.to {
+            Target::Port(port) => port == to,
+            Target::Service(kind, instance) => {
+                self.binders.get(&(kind, instance)).is_some_and(|ports| ports.contains(&to))
+            }
+        };
+        if !meant {
+            self.violation("I4", at_ns, format!("message {id} arrived at {to}{about}"));
+        }
+        let next = self.flows.entry((record.from, to, record.class)).or_default();
+        if id < *next {
+            let last = *next - 1;
+            self.violation("I2", at_ns, format!("message {id} came after message {last}{about}"));
+        } else {
+            *next = id + 1;
+        }
+    }
+
+    fn target_gone(&self, target: Target) -> bool {
+        match target {
+            Target::Port(port) => self.gone.contains(&port),
+            Target::Service(kind, instance) => {
+                let service = (kind, instance);
+                let closed = |ports: &BTreeSet<PortKey>| ports.iter().any(|port| self.gone.contains(port));
+                self.unbound.contains(&service) || self.binders.get(&service).is_none_or(closed)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

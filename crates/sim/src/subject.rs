@@ -1,0 +1,126 @@
+//! What the world needs of a node under test. The real engine implements it in [`crate::engine`]; tests of the
+//! simulator itself use small protocols with known faults, to show that the checks see them.
+
+use polyrail_proto::address::{ServiceAddress, ServiceRange};
+use polyrail_proto::id::PortAddress;
+
+/// What one turn of a node did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turned {
+    /// When it wants the next turn at the latest, in the node's own time.
+    pub deadline_ns: Option<u64>,
+    /// Whether nothing was left to do when the turn ended.
+    pub drained: bool,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// A port.
+    Port(PortAddress),
+    /// Whoever has bound a service.
+    Service(ServiceAddress),
+}
+
+/// What became of a call to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendAnswer {
+    /// Accepted: from now on the node is responsible.
+    Accepted,
+    /// No room now.
+    Blocked,
+    /// Not accepted.
+    Refused,
+}
+
+/// Why an accepted message failed, as the node told its sender.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FailReason {
+    /// No such port.
+    NoPort,
+    /// Nobody has bound the service (any more).
+    NoService,
+    /// Larger than the receiver takes.
+    TooLarge,
+    /// It may or may not have arrived.
+    Indeterminate,
+    /// It did not leave.
+    NotSent,
+}
+
+/// Something that a node tells its application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happening {
+    /// A message arrived.
+    Received {
+        /// At this port.
+        port: u32,
+        /// From there.
+        from: PortAddress,
+        /// The sender's tag.
+        tag: Option<u64>,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// An accepted message failed.
+    Failed {
+        /// The number that the application gave it.
+        id: u64,
+        /// Why.
+        reason: FailReason,
+    },
+    /// A peer was declared lost (by its node id).
+    NodeDown(u64),
+    /// A peer was met.
+    NodeUp(u64),
+    /// Another node uses this node's identity, or two peers share one.
+    DuplicateIdentity(u64),
+    /// A link changed its state (for coverage): from, to.
+    Link(&'static str, &'static str),
+}
+
+/// Numbers that a node shows, for the checks of bounds and credit.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Name, value, and upper bound if there is one.
+    pub values: Vec<(&'static str, u64, Option<u64>)>,
+    /// Messages refused for want of room.
+    pub refused: u64,
+    /// Breaches of the protocol that peers were accused of.
+    pub violations: u64,
+}
+
+/// One node under test. All calls return at once.
+pub trait Subject {
+    /// One bounded turn.
+    fn turn(&mut self, now_ns: u64) -> Turned;
+    /// A bearer's carrier changed.
+    fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool);
+    /// The node was held up for `stalled_ns` until now.
+    fn stall(&mut self, now_ns: u64, stalled_ns: u64);
+    /// Opens a port; `None` if that is refused.
+    fn open_port(&mut self, now_ns: u64) -> Option<u32>;
+    /// Closes a port.
+    fn close_port(&mut self, now_ns: u64, port: u32);
+    /// Binds a port to services.
+    fn bind(&mut self, now_ns: u64, port: u32, range: ServiceRange);
+    /// Takes a binding back.
+    fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange);
+    /// Sends `bytes` from `port`. `id` comes back in [`Happening::Failed`].
+    fn send(
+        &mut self,
+        now_ns: u64,
+        port: u32,
+        to: To,
+        class: u8,
+        tag: Option<u64>,
+        id: u64,
+        bytes: &[u8],
+    ) -> SendAnswer;
+    /// What happened at `port` since the last call, at most `most` things; messages are consumed by it.
+    fn poll(&mut self, now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>);
+    /// What happened to the node as a whole.
+    fn poll_node(&mut self, out: &mut Vec<Happening>);
+    /// Current counters.
+    fn counters(&self) -> Counters;
+}

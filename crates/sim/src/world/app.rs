@@ -1,0 +1,283 @@
+//! The applications of a node: what they send, what they do with what arrives.
+
+use super::{Event, World};
+use crate::check::{PortKey, Target};
+use crate::content;
+use crate::plan::Plan;
+use crate::prng::Prng;
+use crate::queue::{MS, TimeNs, US};
+use crate::subject::{Happening, SendAnswer, To};
+use crate::workload::Action;
+use polyrail_proto::address::{ServiceAddress, ServiceRange};
+use polyrail_proto::id::{NodeId, PortAddress, PortId};
+
+/// Services of a run are instances 0..8 of this type.
+const SERVICE_KIND: u32 = 1_000;
+const INSTANCES: u64 = 8;
+/// Most things that an application takes from a port at one time.
+const POLL_MOST: usize = 64;
+
+/// A port as its application sees it.
+#[derive(Debug)]
+struct AppPort {
+    key: PortKey,
+    bound: Vec<ServiceRange>,
+    asleep_until_ns: TimeNs,
+}
+
+/// The applications of one node.
+#[derive(Debug)]
+pub(super) struct App {
+    ports: Vec<AppPort>,
+    asleep_until_ns: TimeNs,
+    actions: Prng,
+    sizes: Prng,
+    content: Vec<u8>,
+}
+
+impl App {
+    pub(super) fn new(plan: &Plan, node: usize) -> App {
+        App {
+            ports: Vec::new(),
+            asleep_until_ns: 0,
+            actions: Prng::for_component(plan.seed, "actions", node as u64),
+            sizes: Prng::for_component(plan.seed, "sizes", node as u64),
+            content: Vec::new(),
+        }
+    }
+
+    /// The node died: its ports, for the oracle.
+    pub(super) fn take_ports(&mut self) -> Vec<PortKey> {
+        std::mem::take(&mut self.ports).into_iter().map(|port| port.key).collect()
+    }
+
+    /// Nothing is received until then.
+    pub(super) fn asleep(&mut self, until_ns: TimeNs) {
+        self.asleep_until_ns = self.asleep_until_ns.max(until_ns);
+    }
+}
+
+impl World {
+    pub(super) fn open_ports(&mut self, node: usize) {
+        self.tell_carriers(node);
+        if node < self.plan.nodes {
+            for _ in 0..self.plan.workload.ports_per_node {
+                self.open_port(node);
+            }
+        }
+    }
+
+    fn open_port(&mut self, node: usize) {
+        let local_ns = self.nodes[node].host.local_ns(self.now_ns);
+        let Some(port) = self.nodes[node].subject.as_mut().and_then(|subject| subject.open_port(local_ns))
+        else {
+            return;
+        };
+        let key = self.key(node, port);
+        self.nodes[node].app.ports.push(AppPort { key, bound: Vec::new(), asleep_until_ns: 0 });
+        self.note(|| format!("{key} opens"));
+        if self.plan.workload.service_ppm > 0 {
+            let index = self.nodes[node].app.ports.len() - 1;
+            self.bind(node, index);
+        }
+    }
+
+    /// The next action of a node's applications.
+    pub(super) fn on_act(&mut self, node: usize) {
+        let workload = self.plan.workload;
+        let done = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
+        if done {
+            return;
+        }
+        let app = &mut self.nodes[node].app;
+        let gap_ns = app.actions.exponential(workload.gap_ns) + 1;
+        self.events.schedule(self.now_ns + gap_ns, Event::Act(node));
+        if self.nodes[node].subject.is_none() || self.nodes[node].app.ports.is_empty() {
+            return;
+        }
+        // A machine that is held up runs no application either.
+        if self.nodes[node].host.runs_at(self.now_ns) > self.now_ns + MS {
+            return;
+        }
+        match workload.action(&mut self.nodes[node].app.actions) {
+            Action::Send { count, service, local } => self.send_burst(node, count, service, local),
+            Action::Churn => self.churn(node),
+            Action::Rebind => self.rebind(node),
+            Action::Sleep(for_ns) => {
+                let until_ns = self.now_ns + for_ns;
+                let port = self.draw_port(node);
+                self.nodes[node].app.ports[port].asleep_until_ns = until_ns;
+            }
+        }
+        self.wake(node, 0);
+    }
+
+    fn draw_port(&mut self, node: usize) -> usize {
+        let app = &mut self.nodes[node].app;
+        app.actions.below(app.ports.len() as u64) as usize
+    }
+
+    fn send_burst(&mut self, node: usize, count: u64, service: bool, local: bool) {
+        let from = self.draw_port(node);
+        let Some((to, target)) = self.draw_target(node, service, local) else { return };
+        for _ in 0..count {
+            if self.oracle.next_id() >= self.plan.workload.messages || !self.send_one(node, from, to, target)
+            {
+                break;
+            }
+        }
+    }
+
+    fn draw_target(&mut self, node: usize, service: bool, local: bool) -> Option<(To, Target)> {
+        let prng = &mut self.nodes[node].app.actions;
+        if service {
+            let instance = prng.below(INSTANCES) as u32;
+            let address = ServiceAddress::new(SERVICE_KIND, instance);
+            return Some((To::Service(address), Target::Service(SERVICE_KIND, instance)));
+        }
+        let draw = prng.next_u64() as usize;
+        let nodes = self.plan.nodes;
+        let peer = if local { node } else { (node + 1 + draw % (nodes - 1)) % nodes };
+        let ports = &self.nodes[peer].app.ports;
+        let key = ports.get(draw / nodes % ports.len().max(1))?.key;
+        let address =
+            PortAddress { node: NodeId(super::node_id(self.plan.seed, peer)), port: PortId(key.port) };
+        Some((To::Port(address), Target::Port(key)))
+    }
+
+    /// Sends one message; false if the node did not take it.
+    fn send_one(&mut self, node: usize, from: usize, to: To, target: Target) -> bool {
+        let id = self.oracle.next_id();
+        let state = &mut self.nodes[node];
+        let app = &mut state.app;
+        let bytes = self.plan.workload.bytes(&mut app.sizes);
+        let class = self.plan.workload.class(&mut app.sizes);
+        let tag = app.sizes.chance_ppm(self.plan.workload.tagged_ppm).then_some(content::tag_of(id));
+        content::fill(id, bytes, &mut app.content);
+        let key = app.ports[from].key;
+        let local_ns = state.host.local_ns(self.now_ns);
+        let Some(subject) = state.subject.as_mut() else { return false };
+        let answer = subject.send(local_ns, key.port, to, class, tag, id, &app.content);
+        match answer {
+            SendAnswer::Accepted => {
+                self.coverage.add("send", "accepted", 1);
+                let anonymous = tag.is_none() && bytes < 8;
+                self.oracle.on_sent(self.now_ns, key, target, class, bytes, anonymous);
+                self.note(|| {
+                    format!("{key} sends message {id} ({bytes} bytes, class {class}) to {target:?}")
+                });
+            }
+            SendAnswer::Blocked => self.coverage.add("send", "blocked", 1),
+            SendAnswer::Refused => self.coverage.add("send", "refused", 1),
+        }
+        answer == SendAnswer::Accepted
+    }
+
+    fn churn(&mut self, node: usize) {
+        let index = self.draw_port(node);
+        let port = self.nodes[node].app.ports.swap_remove(index);
+        for range in &port.bound {
+            (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
+        }
+        self.oracle.on_port_gone(port.key);
+        let local_ns = self.nodes[node].host.local_ns(self.now_ns);
+        if let Some(subject) = self.nodes[node].subject.as_mut() {
+            subject.close_port(local_ns, port.key.port);
+        }
+        self.note(|| format!("{} closes", port.key));
+        self.coverage.add("application", "port closed", 1);
+        self.open_port(node);
+    }
+
+    fn rebind(&mut self, node: usize) {
+        let index = self.draw_port(node);
+        let local_ns = self.nodes[node].host.local_ns(self.now_ns);
+        let Some(range) = self.nodes[node].app.ports[index].bound.pop() else {
+            return self.bind(node, index);
+        };
+        let port = self.nodes[node].app.ports[index].key.port;
+        (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
+        if let Some(subject) = self.nodes[node].subject.as_mut() {
+            subject.unbind(local_ns, port, range);
+        }
+        self.coverage.add("application", "unbind", 1);
+    }
+
+    fn bind(&mut self, node: usize, index: usize) {
+        let state = &mut self.nodes[node];
+        let lower = state.app.actions.below(INSTANCES) as u32;
+        let upper = state.app.actions.between(u64::from(lower), INSTANCES - 1) as u32;
+        let range = ServiceRange::new(SERVICE_KIND, lower, upper);
+        let key = state.app.ports[index].key;
+        let local_ns = state.host.local_ns(self.now_ns);
+        if let Some(subject) = state.subject.as_mut() {
+            subject.bind(local_ns, key.port, range);
+        }
+        state.app.ports[index].bound.push(range);
+        (lower..=upper).for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key));
+        self.coverage.add("application", "bind", 1);
+    }
+
+    /// Applications take what arrived.
+    pub(super) fn poll_ports(&mut self, node: usize) {
+        if node >= self.plan.nodes {
+            return;
+        }
+        let node_until_ns = self.nodes[node].app.asleep_until_ns;
+        let mut again_ns: Option<TimeNs> = None;
+        for index in 0..self.nodes[node].app.ports.len() {
+            let port = &self.nodes[node].app.ports[index];
+            let until_ns = port.asleep_until_ns.max(node_until_ns);
+            if until_ns > self.now_ns {
+                again_ns = Some(again_ns.map_or(until_ns, |at_ns| at_ns.min(until_ns)));
+                continue;
+            }
+            if self.poll_port(node, port.key) > 0 {
+                again_ns = Some(self.now_ns + US);
+            }
+        }
+        if let Some(at_ns) = again_ns {
+            self.turn_by(node, at_ns);
+        }
+    }
+
+    fn poll_port(&mut self, node: usize, key: PortKey) -> usize {
+        let mut happenings = std::mem::take(&mut self.happenings);
+        let local_ns = self.nodes[node].host.local_ns(self.now_ns);
+        if let Some(subject) = self.nodes[node].subject.as_mut() {
+            subject.poll(local_ns, key.port, POLL_MOST, &mut happenings);
+        }
+        let count = happenings.len();
+        for happening in happenings.drain(..) {
+            self.on_port_happening(key, happening);
+        }
+        self.happenings = happenings;
+        count
+    }
+
+    fn on_port_happening(&mut self, key: PortKey, happening: Happening) {
+        match happening {
+            Happening::Received { from, tag, bytes, .. } => {
+                self.note(|| format!("{key} receives {} bytes from {from}", bytes.len()));
+                let Some(sender) = self.node_of_id(from.node.0) else {
+                    let what = format!("{key} got a message of the unknown node {}", from.node);
+                    return self.oracle.violation("I4", self.now_ns, what);
+                };
+                self.oracle.on_received(self.now_ns, key, sender, from.port.0, tag, &bytes);
+            }
+            Happening::Failed { id, reason } => {
+                self.note(|| format!("{key} is told that message {id} failed: {reason:?}"));
+                self.coverage.add("failure", format!("{reason:?}"), 1);
+                let excused = match self.oracle.ends(id) {
+                    Some((from, Target::Port(to))) => self.excused(from.node, to.node),
+                    Some((from, Target::Service(..))) => {
+                        (0..self.plan.nodes).any(|peer| peer != from.node && self.excused(from.node, peer))
+                    }
+                    None => false,
+                };
+                self.oracle.on_failed(self.now_ns, id, reason, excused);
+            }
+            _ => unreachable!("the others belong to the node"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The end of a run: continuous checks, the verdict, and what it covered.
+
+use super::{CHECK_EVERY_NS, Event, World};
+use crate::bearer::lock;
+use crate::check::Violation;
+use crate::coverage::Coverage;
+use crate::queue::TimeNs;
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// Hash of the whole trace: equal when the seed is run again.
+    pub hash: u64,
+    /// What must not have happened, in order.
+    pub violations: Vec<Violation>,
+    /// Sends accepted, delivered, failed.
+    pub totals: (u64, u64, u64),
+    /// Virtual time at the end.
+    pub virtual_ns: TimeNs,
+    /// What was reached.
+    pub coverage: Coverage,
+}
+
+impl World {
+    /// Looks at what must hold at any time, and whether the run is over.
+    pub(super) fn on_check(&mut self) {
+        self.check_counters();
+        self.check_failover();
+        let workload = &self.plan.workload;
+        let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
+        let over = sent_all && self.now_ns >= self.plan.heal_ns && self.oracle.settled();
+        if over && self.finished_at_ns.is_none() {
+            self.finished_at_ns = Some(self.now_ns);
+        }
+        self.events.schedule(self.now_ns + CHECK_EVERY_NS, Event::Check);
+    }
+
+    fn check_counters(&mut self) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(subject) = node.subject.as_ref() else { continue };
+            for (name, value, bound) in subject.counters().values {
+                if bound.is_some_and(|bound| value > bound) {
+                    let what = format!("node {index}: {name} is {value}, its bound {bound:?}");
+                    self.oracle.violation("I5", self.now_ns, what);
+                }
+            }
+        }
+    }
+
+    pub(super) fn conclude(mut self) -> Outcome {
+        self.oracle.finish(self.now_ns);
+        let network = lock(&self.network);
+        if let Some(reused) = network.record.reused {
+            let (node, rail) = network.place(reused.from);
+            let peek = reused.peek;
+            let what = format!(
+                "node {node} used number {} of link {} (session {}) again, on rail {rail}",
+                peek.number, peek.link, peek.session
+            );
+            self.oracle.violation("I9", reused.at_ns, what);
+        }
+        self.coverage.add_record(&network.record);
+        let mut hash = network.record.hash();
+        drop(network);
+        let totals = self.oracle.totals();
+        for (index, node) in self.nodes.iter().enumerate().take(self.plan.nodes) {
+            let Some(subject) = node.subject.as_ref() else { continue };
+            let counters = subject.counters();
+            self.coverage.add("engine", "refused for want of room", counters.refused);
+            self.coverage.add("engine", "breaches of the protocol", counters.violations);
+            for (name, value, _) in counters.values {
+                self.coverage.add("engine", name, value);
+                hash = crate::prng::mix(hash ^ value ^ (index as u64) << 56);
+            }
+        }
+        for value in [totals.0, totals.1, totals.2, self.now_ns] {
+            hash = crate::prng::mix(hash ^ value);
+        }
+        Outcome {
+            seed: self.plan.seed,
+            hash,
+            violations: self.oracle.violations().to_vec(),
+            totals,
+            virtual_ns: self.now_ns,
+            coverage: self.coverage,
+        }
+    }
+}
