@@ -86,7 +86,7 @@ fn packets_read_as_one_line() {
     let line = describe(&samples::packet(FLAG_ACK_ELICITING | FLAG_TRAIN_LAST, &frames));
     for part in [
         "data to 100992003 link 513 number 13241552537607 stamp 13121110 ack last: msg 5>7 seq 9 normal len 2; ",
-        "msg 5>0 seq 10 urgent service 100:3 tag 0x1122334455667788 len 0; ",
+        "msg 5>8 seq 10 urgent service 100:3 tag 0x1122334455667788 len 0; ",
         "efrag 5>7 seq 9 normal bytes 16..24 of 30; ",
         "rfrag transfer 6 bytes 1099511627776..1099511627779; ",
         "ack link 3 990-1000,900-980,17-17 echo 01020304 delay 20 ",

@@ -3,7 +3,10 @@
 #[path = "wire/samples.rs"]
 mod samples;
 
+use arrayvec::ArrayString;
+use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::SessionId;
+use polyrail_proto::wire::handshake::{BEARERS_MAX, NAME_BYTES_MAX};
 use polyrail_proto::wire::*;
 
 /// Bytes from hexadecimal digits; `|` and blanks separate fields for the reader.
@@ -17,11 +20,11 @@ const FRAMES: [(&str, &str); 20] = [
     ("§4.1 MSG", "01 02 1200 | 05000000 | 07000000 | 09000000 | 6869 | 000000000000"),
     (
         "§4.1 MSG, service and tag",
-        "01 29 2000 | 05000000 | 00000000 | 0a000000 | 64000000 03000000 | 8877665544332211",
+        "01 29 2000 | 05000000 | 08000000 | 0a000000 | 64000000 03000000 | 8877665544332211",
     ),
     (
         "§4.2 EFRAG, first",
-        "02 29 2b00 | 05000000 | 00000000 | 0a000000 | 03000000 | 00000000
+        "02 29 2b00 | 05000000 | 08000000 | 0a000000 | 03000000 | 00000000
          | 64000000 03000000 | 8877665544332211 | 616263 | 0000000000",
     ),
     (
@@ -46,7 +49,7 @@ const FRAMES: [(&str, &str); 20] = [
     ("§4.8 RTS", "08 02 2000 | 05000000 | 07000000 | 09000000 | 15000000 | 00000000 | 0000100000000000"),
     (
         "§4.8 RTS, service and tag",
-        "08 29 3000 | 05000000 | 00000000 | 0a000000 | 16000000 | 00000000 | 0000000000000100
+        "08 29 3000 | 05000000 | 08000000 | 0a000000 | 16000000 | 00000000 | 0000000000000100
          | 64000000 03000000 | 8877665544332211",
     ),
     ("§4.9 CTS", "09 00 2000 | 15000000 | 06000000 | 00000000 | 0000010000000000 | 0010000000000000"),
@@ -132,6 +135,18 @@ fn init_and_resp_have_the_documented_bytes() {
     expect_packet(&init, "11 00 0000 00000000 0000000000000000 01000000", body);
     assert_eq!(Hello::parse(&init[HEADER_BYTES..]).as_ref(), Ok(&hello));
     assert_eq!(hello.emitted_bytes(), init.len());
+}
+
+#[test]
+fn an_answer_to_a_forged_address_stays_small() {
+    let mut hello = samples::hello();
+    hello.name = ArrayString::from(&"n".repeat(NAME_BYTES_MAX)).unwrap();
+    let address = MediaAddress::from_bytes(&[7; 24]).unwrap();
+    let bearer = BearerAddress { address, ..hello.bearers[0].clone() };
+    hello.bearers = (0..BEARERS_MAX).map(|_| bearer.clone()).collect();
+    let resp = samples::emitted(|out| hello.emit_packet(PacketType::Resp, SessionId(9), 2, out));
+    assert_eq!((resp.len(), hello.emitted_bytes()), (816, 816));
+    assert_eq!(Hello::parse(&resp[HEADER_BYTES..]), Ok(hello));
 }
 
 #[test]

@@ -116,9 +116,9 @@ fn receive(packet: &[u8], reached: &mut [u64; Fault::KINDS]) -> Result<Header, M
             let again = samples::emitted(|out| hello.emit_packet(header.kind, header.to, header.stamp, out));
             assert_eq!(Hello::parse(&again[HEADER_BYTES..]), Ok(hello));
         }
-        PacketType::Beacon => drop(Beacon::parse(body).map_err(&mut note)?),
-        PacketType::Versions => drop(Versions::parse(body).map_err(&mut note)?),
-        PacketType::Reset => drop(Reset::parse(body).map_err(&mut note)?),
+        PacketType::Beacon => _ = Beacon::parse(body).map_err(&mut note)?,
+        PacketType::Versions => _ = Versions::parse(body).map_err(&mut note)?,
+        PacketType::Reset => _ = Reset::parse(body).map_err(&mut note)?,
         PacketType::Cookie => {}
     }
     Ok(header)

@@ -14,7 +14,7 @@ pub fn message() -> Message {
 /// A message with both options.
 pub fn message_with_options() -> Message {
     let (service, tag) = (Some(ServiceAddress::new(100, 3)), Some(0x1122_3344_5566_7788));
-    Message { class: 1, from: PortId(5), to: PortId(0), seq: 10, service, tag }
+    Message { class: 1, from: PortId(5), to: PortId(8), seq: 10, service, tag }
 }
 
 pub fn ack() -> Ack {
