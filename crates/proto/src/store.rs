@@ -9,7 +9,10 @@ use crate::id::{BufferId, PortId};
 pub trait Store {
     /// Reserves `bytes` of receive memory of `port`. `None` when the port has no room now: the message is then
     /// refused or waits, never dropped in silence.
-    fn reserve(&mut self, port: PortId, bytes: u64) -> Option<BufferId>;
+    ///
+    /// `urgent`: the message is the next one of its flow, so taking it lets the application go on; a small part of
+    /// the memory is kept for such, lest messages that wait for it hold everything.
+    fn reserve(&mut self, port: PortId, bytes: u64, urgent: bool) -> Option<BufferId>;
 
     /// Copies `bytes` to `offset` of a buffer that `reserve` gave, before the packet is acknowledged.
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]);
@@ -20,6 +23,9 @@ pub trait Store {
     /// The bytes of a message that `port` sent are needed no longer. `delivered`: its receiver has them;
     /// otherwise the message failed, and an event says why.
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool);
+
+    /// Whether `port` exists.
+    fn has_port(&self, port: PortId) -> bool;
 
     /// Receive memory of `port` that could be granted to senders now: free bytes, and free completion entries.
     fn room(&mut self, port: PortId) -> (u64, u32);

@@ -26,7 +26,7 @@ pub enum LinkState {
 
 /// What happens to a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Event {
+pub enum LinkEvent {
     /// The peer answered a request to join.
     Joined,
     /// The bearer lost its carrier.
@@ -134,8 +134,8 @@ struct Facts {
 }
 
 /// The table. Pairs that are not named change nothing.
-fn next(state: LinkState, event: Event, facts: Facts) -> LinkState {
-    use Event as E;
+fn next(state: LinkState, event: LinkEvent, facts: Facts) -> LinkState {
+    use LinkEvent as E;
     use LinkState as S;
     let alive = if facts.on_probation { S::Probation } else { S::Up };
     let back = match (facts.carrier_stable, facts.damped) {
@@ -258,7 +258,7 @@ impl State {
     }
 
     /// Takes in what happened; tells the change of state, if any.
-    pub fn handle(&mut self, now: Instant, event: Event) -> Option<Transition> {
+    pub fn handle(&mut self, now: Instant, event: LinkEvent) -> Option<Transition> {
         self.note(now, event);
         let facts = self.facts(now);
         let (from, to) = (self.state, next(self.state, event, facts));
@@ -283,19 +283,19 @@ impl State {
             return None;
         }
         match self.state {
-            LinkState::Suspect => self.handle(now, Event::Verdict),
-            LinkState::Probation => self.handle(now, Event::ProbationOver),
-            LinkState::Damped => self.handle(now, Event::DampingOver),
+            LinkState::Suspect => self.handle(now, LinkEvent::Verdict),
+            LinkState::Probation => self.handle(now, LinkEvent::ProbationOver),
+            LinkState::Damped => self.handle(now, LinkEvent::DampingOver),
             LinkState::New | LinkState::Up | LinkState::Down => None,
         }
     }
 
     /// Keeps what an event says beyond the table.
-    fn note(&mut self, now: Instant, event: Event) {
+    fn note(&mut self, now: Instant, event: LinkEvent) {
         match event {
-            Event::CarrierLost => self.carrier_since = None,
-            Event::CarrierBack => self.carrier_since = self.carrier_since.or(Some(now)),
-            Event::ProofOfLife | Event::Joined => {
+            LinkEvent::CarrierLost => self.carrier_since = None,
+            LinkEvent::CarrierBack => self.carrier_since = self.carrier_since.or(Some(now)),
+            LinkEvent::ProofOfLife | LinkEvent::Joined => {
                 self.first_proof_at = self.first_proof_at.min(now);
                 self.last_proof_at = now;
                 self.proofs = self.proofs.saturating_add(1);

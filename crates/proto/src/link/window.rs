@@ -51,6 +51,8 @@ pub struct AckSample {
     pub rx_clock: u32,
     /// The round trip that it measured, or the smoothed one.
     pub rtt: Duration,
+    /// The shortest round trip of late ([`super::rtt::Rtt::min`]).
+    pub rtt_min: Duration,
     /// Bytes in flight before it was handled.
     pub inflight_before: u64,
     /// The link had room and nothing to send.
@@ -81,7 +83,6 @@ pub struct Window {
     packet_bytes: u64,
     queue_target: Duration,
     rtt_min: Duration,
-    rtt_min_given: bool,
     rate: MaxFilter,
     rate_mean: u64,
     reference: Option<Reference>,
@@ -116,7 +117,7 @@ struct Round {
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     acked_bytes: u64,
-    lost_bytes: u64,
+    lost_packets: u64,
     inflight: u64,
 }
 
@@ -143,8 +144,7 @@ impl Window {
             window_max: window_max as u64,
             packet_bytes: INITIAL_PACKET_BYTES,
             queue_target: QUEUE_TARGET,
-            rtt_min: Duration(u64::MAX),
-            rtt_min_given: false,
+            rtt_min: Duration::ZERO,
             rate: MaxFilter::default(),
             rate_mean: 0,
             reference: None,
@@ -192,30 +192,21 @@ impl Window {
         self.cwnd = self.cwnd.min(self.window_max);
     }
 
-    /// Sets the size of a full packet: no window is smaller than four of them.
+    /// Sets the size of a full packet (the link's MTU): no window is smaller than four of them, and the share of lost
+    /// packets is counted in them.
     pub fn set_packet_bytes(&mut self, packet_bytes: u16) {
         self.packet_bytes = packet_bytes as u64;
     }
 
-    /// Hands in the windowed minimum of the round-trip time ([`super::rtt::Rtt::min`]). Without it the smallest
-    /// sample ever seen is taken.
-    pub fn set_rtt_min(&mut self, rtt_min: Duration) {
-        self.rtt_min = rtt_min;
-        self.rtt_min_given = true;
-    }
-
     /// Takes in an acknowledgement of new packets.
     pub fn on_ack(&mut self, now: Instant, sample: AckSample) {
-        if !self.rtt_min_given {
-            self.rtt_min = self.rtt_min.min(sample.rtt);
-        }
+        self.rtt_min = sample.rtt_min;
         let app_limited = sample.app_limited || sample.inflight_before < self.cwnd / 2;
         self.loss.acked_bytes += sample.acked_bytes;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         self.sample_rate(now, &sample, app_limited);
-        if self.is_starting() && !app_limited {
-            self.cwnd =
-                (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
+        if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
+            self.cwnd = (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
         }
         if now.since(self.round.started) >= sample.rtt.max(ROUND_MIN) {
             self.end_round(now);
@@ -223,12 +214,12 @@ impl Window {
         self.apply_model();
     }
 
-    /// Takes in that `lost_packets` of `lost_bytes` together were declared lost, with `inflight` bytes in flight
-    /// just before. Losses that the local queue reported are not told here: they say nothing of the path.
-    pub fn on_loss(&mut self, now: Instant, lost_packets: u64, lost_bytes: u64, inflight: u64) {
-        let _ = lost_packets;
-        self.loss.lost_bytes += lost_bytes;
+    /// Takes in that `packets` were declared lost, with `inflight` bytes in flight just before. Losses that the local
+    /// queue reported are not told here: they say nothing of the path.
+    pub fn on_loss(&mut self, now: Instant, packets: u64, inflight: u64) {
+        self.loss.lost_packets += packets;
         self.loss.inflight = self.loss.inflight.max(inflight);
+        // Rounds end with acknowledgements; where none come, they still have to end.
         if now.since(self.round.started) >= self.rtt_min.max(ROUND_MIN).times(4) {
             self.end_round(now);
             self.apply_model();
@@ -237,7 +228,7 @@ impl Window {
 
     /// The link was idle for more than a second: the rate is kept, but what a queue then held is not assumed.
     pub fn on_idle(&mut self, now: Instant) {
-        let bare = span_bytes(self.rate_bytes_per_s(), self.rtt_min_or_zero());
+        let bare = span_bytes(self.rate_bytes_per_s(), self.rtt_min);
         self.cwnd = self.cwnd.min(bare + TRAIN_BYTES).max(self.floor());
         self.reference = None;
         self.round = Round::new(now, self.cwnd);
@@ -254,10 +245,6 @@ impl Window {
 
     fn floor(&self) -> u64 {
         (PACKETS_MIN * self.packet_bytes).min(self.window_max)
-    }
-
-    fn rtt_min_or_zero(&self) -> Duration {
-        if self.rtt_min == Duration(u64::MAX) { Duration::ZERO } else { self.rtt_min }
     }
 
     /// A rate sample ends once it spans a round trip and the shortest round.
@@ -281,10 +268,10 @@ impl Window {
         self.round.rate = self.round.rate.max(rate);
         self.round.app_limited |= limited;
         if !limited || rate > self.rate.max() {
-            self.rate.add(now, rate, RATE_SPAN.max(sample.rtt.times(10)));
+            self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
         }
         if !limited || rate > self.rate_mean {
-            let memory = Duration::ms(10).max(sample.rtt.times(4)).as_us();
+            let memory = Duration::ms(10).max(sample.rtt_min.times(4)).as_us();
             let (old, span_us) = (self.rate_mean.saturating_mul(memory), span.as_us().min(memory));
             self.rate_mean = old.saturating_add(rate.saturating_mul(span_us)) / (memory + span_us);
         }
@@ -332,8 +319,7 @@ impl Window {
     fn judge_loss(&mut self, now: Instant, round: &Round) {
         self.age_bound(now);
         let loss = self.loss;
-        let (lost, all) =
-            (loss.lost_bytes / self.packet_bytes, (loss.lost_bytes + loss.acked_bytes) / self.packet_bytes);
+        let (lost, all) = (loss.lost_packets, loss.lost_packets + loss.acked_bytes / self.packet_bytes);
         if all < LOSS_PACKETS_MIN {
             return;
         }
@@ -387,14 +373,13 @@ impl Window {
 
     fn apply_model(&mut self) {
         let rate = self.rate_bytes_per_s();
-        let rtt_min = self.rtt_min_or_zero();
         if !self.is_starting() && rate > 0 {
             let trains = TRAINS * TRAIN_BYTES.min(span_bytes(rate, TRAIN_SPAN));
-            let reach = Duration(rtt_min.0 + rtt_min.0 / 4) + self.queue_target;
+            let reach = Duration(self.rtt_min.0 + self.rtt_min.0 / 4) + self.queue_target;
             let model = span_bytes(rate, reach) + trains.max(PACKETS_MIN * self.packet_bytes);
             self.cwnd = match self.phase {
                 Phase::Probe => model + model / 4,
-                Phase::Drain(_) => span_bytes(rate, Duration(rtt_min.0 / 4 * 3)),
+                Phase::Drain(_) => span_bytes(rate, Duration(self.rtt_min.0 / 4 * 3)),
                 _ => model,
             };
         }

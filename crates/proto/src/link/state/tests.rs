@@ -8,17 +8,17 @@ const STATES: [LinkState; 6] = [
     LinkState::Down,
     LinkState::Damped,
 ];
-const EVENTS: [Event; 10] = [
-    Event::Joined,
-    Event::CarrierLost,
-    Event::CarrierBack,
-    Event::SendFailed,
-    Event::PeerSaysDown,
-    Event::Silence,
-    Event::Verdict,
-    Event::ProofOfLife,
-    Event::ProbationOver,
-    Event::DampingOver,
+const EVENTS: [LinkEvent; 10] = [
+    LinkEvent::Joined,
+    LinkEvent::CarrierLost,
+    LinkEvent::CarrierBack,
+    LinkEvent::SendFailed,
+    LinkEvent::PeerSaysDown,
+    LinkEvent::Silence,
+    LinkEvent::Verdict,
+    LinkEvent::ProofOfLife,
+    LinkEvent::ProbationOver,
+    LinkEvent::DampingOver,
 ];
 
 /// The table as text: every target that some combination of facts leads to; a dot where nothing changes.
@@ -39,7 +39,7 @@ fn table() -> String {
     text
 }
 
-fn targets(state: LinkState, event: Event) -> String {
+fn targets(state: LinkState, event: LinkEvent) -> String {
     let mut found = std::collections::BTreeSet::new();
     for bits in 0..8 {
         let facts =
@@ -74,44 +74,47 @@ fn ms(n: u64) -> Instant {
     Instant::ZERO + Duration::s(1000) + Duration::ms(n)
 }
 
-fn go(state: &mut State, at: Instant, event: Event) -> LinkState {
+fn go(state: &mut State, at: Instant, event: LinkEvent) -> LinkState {
     state.handle(at, event);
     state.state()
 }
 
 fn up(at: Instant) -> State {
     let mut state = State::new(at);
-    assert_eq!(state.handle(at, Event::Joined), Some(Transition { from: LinkState::New, to: LinkState::Up }));
+    assert_eq!(
+        state.handle(at, LinkEvent::Joined),
+        Some(Transition { from: LinkState::New, to: LinkState::Up })
+    );
     state
 }
 
 /// Kills a link and lets it join again; returns where it ends.
 fn fail_and_join(state: &mut State, at: Instant) -> LinkState {
-    assert_eq!(go(state, at, Event::PeerSaysDown), LinkState::Down);
-    go(state, at + Duration::ms(1), Event::Joined)
+    assert_eq!(go(state, at, LinkEvent::PeerSaysDown), LinkState::Down);
+    go(state, at + Duration::ms(1), LinkEvent::Joined)
 }
 
 #[test]
 fn a_suspicion_is_refuted_by_any_packet() {
     let mut state = up(ms(0));
-    assert_eq!(go(&mut state, ms(10), Event::Silence), LinkState::Suspect);
+    assert_eq!(go(&mut state, ms(10), LinkEvent::Silence), LinkState::Suspect);
     assert_eq!((state.usable(), state.deadline()), (false, ms(35)));
     assert_eq!(state.handle_timeout(ms(34)), None);
-    assert_eq!(go(&mut state, ms(34), Event::ProofOfLife), LinkState::Up);
+    assert_eq!(go(&mut state, ms(34), LinkEvent::ProofOfLife), LinkState::Up);
     assert_eq!((state.spurious(), state.downs(), state.deadline()), (1, 0, Instant::NEVER));
 }
 
 #[test]
 fn a_suspect_link_that_stays_silent_dies() {
     let mut state = up(ms(0));
-    state.handle(ms(10), Event::Silence);
+    state.handle(ms(10), LinkEvent::Silence);
     assert_eq!(
         state.handle_timeout(ms(35)),
         Some(Transition { from: LinkState::Suspect, to: LinkState::Down })
     );
     assert_eq!((state.downs(), state.penalty(ms(35))), (1, 1000));
     assert_eq!(
-        go(&mut state, ms(36), Event::ProofOfLife),
+        go(&mut state, ms(36), LinkEvent::ProofOfLife),
         LinkState::Down,
         "late packets do not wake the dead"
     );
@@ -126,7 +129,7 @@ fn stalls_stretch_the_verdict() {
     assert_eq!(state.verdict(), Duration::ms(50));
     state.set_stall(Duration::s(9));
     assert_eq!(state.verdict(), Duration::ms(100));
-    state.handle(ms(0), Event::Silence);
+    state.handle(ms(0), LinkEvent::Silence);
     state.on_stall(Duration::ms(16));
     assert_eq!(state.deadline(), ms(116));
 }
@@ -137,10 +140,10 @@ fn a_link_that_returns_is_on_probation_until_it_has_proved_itself() {
     assert_eq!(fail_and_join(&mut state, ms(10)), LinkState::Probation);
     assert!(state.usable());
     for at in [500, 510, 520] {
-        state.handle(ms(at), Event::ProofOfLife);
+        state.handle(ms(at), LinkEvent::ProofOfLife);
     }
     assert_eq!(state.deadline(), Instant::NEVER, "three proofs, but not over 30 ms");
-    state.handle(ms(530), Event::ProofOfLife);
+    state.handle(ms(530), LinkEvent::ProofOfLife);
     assert_eq!(state.deadline(), ms(1011));
     assert_eq!(state.handle_timeout(ms(1010)), None);
     assert_eq!(state.handle_timeout(ms(1011)).map(|t| t.to), Some(LinkState::Up));
@@ -150,9 +153,9 @@ fn a_link_that_returns_is_on_probation_until_it_has_proved_itself() {
 fn a_suspicion_does_not_end_a_probation() {
     let mut state = up(ms(0));
     fail_and_join(&mut state, ms(10));
-    assert_eq!(go(&mut state, ms(20), Event::Silence), LinkState::Suspect);
-    assert_eq!(go(&mut state, ms(30), Event::ProofOfLife), LinkState::Probation);
-    state.handle(ms(40), Event::Silence);
+    assert_eq!(go(&mut state, ms(20), LinkEvent::Silence), LinkState::Suspect);
+    assert_eq!(go(&mut state, ms(30), LinkEvent::ProofOfLife), LinkState::Probation);
+    state.handle(ms(40), LinkEvent::Silence);
     assert_eq!(state.handle_timeout(ms(65)).map(|t| t.to), Some(LinkState::Down));
     assert_eq!(state.downs(), 2);
 }
@@ -160,12 +163,12 @@ fn a_suspicion_does_not_end_a_probation() {
 #[test]
 fn a_carrier_must_be_stable_before_its_link_returns() {
     let mut state = up(ms(0));
-    assert_eq!(go(&mut state, ms(1), Event::CarrierLost), LinkState::Down);
-    assert_eq!(go(&mut state, ms(2), Event::Joined), LinkState::Down);
-    state.handle(ms(50), Event::CarrierBack);
-    state.handle(ms(120), Event::CarrierBack);
-    assert_eq!(go(&mut state, ms(149), Event::Joined), LinkState::Down);
-    assert_eq!(go(&mut state, ms(150), Event::Joined), LinkState::Probation);
+    assert_eq!(go(&mut state, ms(1), LinkEvent::CarrierLost), LinkState::Down);
+    assert_eq!(go(&mut state, ms(2), LinkEvent::Joined), LinkState::Down);
+    state.handle(ms(50), LinkEvent::CarrierBack);
+    state.handle(ms(120), LinkEvent::CarrierBack);
+    assert_eq!(go(&mut state, ms(149), LinkEvent::Joined), LinkState::Down);
+    assert_eq!(go(&mut state, ms(150), LinkEvent::Joined), LinkState::Probation);
 }
 
 #[test]
@@ -184,13 +187,13 @@ fn a_link_that_flaps_is_damped_until_its_penalty_has_faded() {
 fn damping_has_a_longest_time() {
     let mut state = up(ms(0));
     for n in 0..200 {
-        state.handle(ms(n), Event::Joined);
+        state.handle(ms(n), LinkEvent::Joined);
         state.state = LinkState::Up;
-        state.handle(ms(n), Event::SendFailed);
+        state.handle(ms(n), LinkEvent::SendFailed);
     }
-    assert_eq!(go(&mut state, ms(300), Event::Joined), LinkState::Damped);
+    assert_eq!(go(&mut state, ms(300), LinkEvent::Joined), LinkState::Damped);
     assert_eq!(state.deadline(), ms(300) + Duration::s(30));
-    assert_eq!(go(&mut state, ms(400), Event::Silence), LinkState::Down);
+    assert_eq!(go(&mut state, ms(400), LinkEvent::Silence), LinkState::Down);
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn the_penalty_halves_each_half_life() {
 #[test]
 fn a_link_that_never_joined_dies_without_penalty() {
     let mut state = State::new(ms(0));
-    assert_eq!(go(&mut state, ms(1), Event::SendFailed), LinkState::Down);
+    assert_eq!(go(&mut state, ms(1), LinkEvent::SendFailed), LinkState::Down);
     assert_eq!((state.downs(), state.penalty(ms(1))), (0, 0));
-    assert_eq!(go(&mut state, ms(2), Event::Joined), LinkState::Probation);
+    assert_eq!(go(&mut state, ms(2), LinkEvent::Joined), LinkState::Probation);
 }

@@ -1,4 +1,359 @@
 use super::*;
+use crate::id::LinkId;
+use crate::link::recv::Received;
+use crate::link::rtt::Rtt;
+use crate::wire::Ack;
+use std::collections::VecDeque;
+
+/// A path with one bottleneck: a queue in front of a wire that loses at random.
+#[derive(Clone, Copy)]
+struct Path {
+    bytes_per_s: u64,
+    rtt: Duration,
+    loss_percent: u64,
+    queue_bytes: u64,
+    packet_bytes: u64,
+}
+
+/// A packet under way: when it arrives, its number, when it was sent, whether it asks for an acknowledgement.
+#[derive(Clone, Copy)]
+struct Packet {
+    arrives: Instant,
+    number: u64,
+    sent: Instant,
+    ack_now: bool,
+}
+
+/// One sender with endless data, the path, and the receive side that the product uses.
+struct World {
+    path: Path,
+    window: Window,
+    rtt: Rtt,
+    received: Received,
+    now: Instant,
+    wire_free_at: Instant,
+    packets: VecDeque<Packet>,
+    acks: VecDeque<(Instant, Ack)>,
+    /// Packets not settled yet, by number; true once acknowledged.
+    outstanding: VecDeque<bool>,
+    first_outstanding: u64,
+    inflight: u64,
+    since_ack_wanted: u64,
+    probe_at: Instant,
+    random: u64,
+    /// Sum of the queueing of the packets that passed, and their number.
+    queued_ns: u64,
+    passed: u64,
+}
+
+impl World {
+    fn new(path: Path) -> World {
+        let mut window = Window::new(64 * 1024, 256 << 20);
+        window.set_packet_bytes(path.packet_bytes as u16);
+        World {
+            path,
+            window,
+            rtt: Rtt::new(),
+            received: Received::new(),
+            now: Instant::ZERO + Duration::s(1),
+            wire_free_at: Instant::ZERO,
+            packets: VecDeque::new(),
+            acks: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            first_outstanding: 0,
+            inflight: 0,
+            since_ack_wanted: 0,
+            probe_at: Instant::NEVER,
+            random: 0x9e37_79b9_7f4a_7c15,
+            queued_ns: 0,
+            passed: 0,
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) % 100 < self.path.loss_percent
+    }
+
+    /// Runs for `span`; returns the share of the capacity that arrived (percent) and the mean queueing.
+    fn run(&mut self, span: Duration) -> (u64, Duration) {
+        let end = self.now + span;
+        let before = self.received.rx_bytes();
+        (self.queued_ns, self.passed) = (0, 0);
+        while self.now < end {
+            self.fill();
+            self.now = self.next_event().min(end);
+            self.deliver_packets();
+            self.deliver_acks();
+            if self.now >= self.probe_at {
+                self.send(true);
+            }
+        }
+        let capacity = span_bytes(self.path.bytes_per_s, span);
+        let share = (self.received.rx_bytes() - before) * 100 / capacity;
+        (share, Duration(self.queued_ns / self.passed.max(1)))
+    }
+
+    fn next_event(&self) -> Instant {
+        let packet = self.packets.front().map_or(Instant::NEVER, |p| p.arrives);
+        let ack = self.acks.front().map_or(Instant::NEVER, |a| a.0);
+        packet.min(ack).min(self.probe_at).min(self.received.deadline().max(self.now))
+    }
+
+    fn fill(&mut self) {
+        while self.inflight + self.path.packet_bytes <= self.window.cwnd() {
+            self.send(false);
+        }
+    }
+
+    fn send(&mut self, probe: bool) {
+        let bytes = self.path.packet_bytes;
+        self.inflight += bytes;
+        self.since_ack_wanted += bytes;
+        let ack_now = probe || self.since_ack_wanted >= self.window.ack_every_bytes();
+        if ack_now {
+            self.since_ack_wanted = 0;
+        }
+        let number = self.first_outstanding + self.outstanding.len() as u64;
+        self.outstanding.push_back(false);
+        self.probe_at = self.now + self.rtt.pto(Duration::ms(1));
+        let backlog = self.wire_free_at.since(self.now);
+        if span_bytes(self.path.bytes_per_s, backlog) + bytes > self.path.queue_bytes {
+            return;
+        }
+        let start = self.wire_free_at.max(self.now);
+        self.wire_free_at = start + Duration(bytes * 1_000_000_000 / self.path.bytes_per_s);
+        self.queued_ns += backlog.0;
+        self.passed += 1;
+        if !self.is_lost() {
+            let arrives = self.wire_free_at + Duration(self.path.rtt.0 / 2);
+            self.packets.push_back(Packet { arrives, number, sent: self.now, ack_now });
+        }
+    }
+
+    fn deliver_packets(&mut self) {
+        let mut batch_bytes = 0;
+        while let Some(packet) = self.packets.pop_front_if(|p| p.arrives <= self.now) {
+            let bytes = self.path.packet_bytes as u32;
+            let stamp = packet.sent.stamp();
+            self.received.record(self.now, packet.number, bytes, stamp, true, packet.ack_now, false);
+            batch_bytes += bytes as u64;
+        }
+        if batch_bytes > 0 {
+            self.received.on_batch_end(self.now, batch_bytes, 1);
+        }
+        while self.received.ack_due(self.now) {
+            let ack = self.received.build(self.now, LinkId(0));
+            self.received.on_ack_sent(self.now);
+            if !self.is_lost() {
+                self.acks.push_back((self.now + Duration(self.path.rtt.0 / 2), ack));
+            }
+        }
+    }
+
+    fn deliver_acks(&mut self) {
+        while let Some((_, ack)) = self.acks.pop_front_if(|a| a.0 <= self.now) {
+            self.handle_ack(&ack);
+        }
+    }
+
+    fn handle_ack(&mut self, ack: &Ack) {
+        let inflight_before = self.inflight;
+        let mut acked = 0;
+        for &(first, last) in &ack.ranges {
+            for number in first.max(self.first_outstanding)..(last + 1).max(self.first_outstanding) {
+                let slot = &mut self.outstanding[(number - self.first_outstanding) as usize];
+                acked += !*slot as u64;
+                *slot = true;
+            }
+        }
+        let lost = self.settle(ack.largest);
+        let bytes = self.path.packet_bytes;
+        self.inflight -= (acked + lost) * bytes;
+        let rtt = Duration::between_stamps(self.now.stamp(), ack.stamp_echo);
+        self.rtt.sample(self.now, rtt, Duration(ack.delay as u64 * 256));
+        self.probe_at = self.now + self.rtt.pto(Duration::ms(1));
+        let sample = AckSample {
+            acked_bytes: acked * bytes,
+            rx_bytes: ack.rx_bytes,
+            rx_clock: ack.rx_clock,
+            rtt: self.rtt.latest(),
+            rtt_min: self.rtt.min(),
+            inflight_before,
+            app_limited: false,
+            queueing: Duration(ack.queueing as u64 * 256),
+        };
+        self.window.on_ack(self.now, sample);
+        if lost > 0 {
+            self.window.on_loss(self.now, lost, inflight_before);
+        }
+    }
+
+    /// Forgets everything up to three packets before `largest`; returns how many of them were lost.
+    fn settle(&mut self, largest: u64) -> u64 {
+        let mut lost = 0;
+        while self.first_outstanding + 3 <= largest {
+            let Some(acked) = self.outstanding.pop_front() else { break };
+            self.first_outstanding += 1;
+            lost += !acked as u64;
+        }
+        lost
+    }
+}
+
+fn path(mbit: u64, rtt: Duration, loss_percent: u64) -> Path {
+    let bytes_per_s = mbit * 125_000;
+    let packet_bytes = if mbit > 5_000 { 8_972 } else { 1_472 };
+    let queue_bytes = span_bytes(bytes_per_s, Duration::ms(50)).max(256 * 1024);
+    Path { bytes_per_s, rtt, loss_percent, queue_bytes, packet_bytes }
+}
+
+const RTTS: [Duration; 3] = [Duration::us(50), Duration::ms(1), Duration::ms(10)];
+const RATES_MBIT: [u64; 3] = [25, 1_000, 20_000];
+
+/// What the table below was made with; a change of it is a change of behaviour, to be looked at.
+const FILLED: &str = "
+";
+
+/// Most queueing that the model means to make, with half as much again for an overestimated rate.
+fn queue_max(path: &Path) -> Duration {
+    let packets = Duration((PACKETS_MIN + 1) * path.packet_bytes * 1_000_000_000 / path.bytes_per_s);
+    let model = Duration(path.rtt.0 / 4) + QUEUE_TARGET + TRAIN_SPAN.times(TRAINS) + packets;
+    Duration(model.0 + model.0 / 2)
+}
+
+#[test]
+fn the_window_fills_any_path_and_keeps_its_queue_short() {
+    let mut text = String::from("loss      rtt   25 Mbit/s        1000 Mbit/s      20000 Mbit/s\n");
+    for loss_percent in [0, 1, 5, 20] {
+        for rtt in RTTS {
+            text += &format!("{loss_percent:>3}% {:>6}us", rtt.as_us());
+            for mbit in RATES_MBIT {
+                let path = path(mbit, rtt, loss_percent);
+                let mut world = World::new(path);
+                world.run(Duration::ms(150) + rtt.times(40));
+                let (share, queue) = world.run(Duration::ms(100) + rtt.times(10));
+                text += &format!("   {share:>3}% {:>6}us", queue.as_us());
+                assert!(share >= 90 || loss_percent > 5, "{text}");
+                assert!(queue <= queue_max(&path), "{text}");
+            }
+            text += "\n";
+        }
+    }
+    assert_eq!(text, FILLED[1..], "\n{text}");
+}
+
+#[test]
+fn start_up_ends_before_the_queue_is_long() {
+    for mbit in RATES_MBIT {
+        for rtt in RTTS {
+            let mut world = World::new(path(mbit, rtt, 0));
+            let mut longest = Duration::ZERO;
+            for _ in 0..200 {
+                longest = longest.max(world.run(Duration::ms(1)).1);
+            }
+            let allowed = Duration(rtt.0 * 2) + Duration::ms(25);
+            assert!(!world.window.is_starting() || rtt >= Duration::ms(10), "{mbit} {rtt:?}");
+            assert!(longest <= allowed, "{mbit} Mbit/s, {rtt:?}: {longest:?}");
+        }
+    }
+}
+
+#[test]
+fn the_window_follows_a_rate_that_falls_and_rises() {
+    for rtt in RTTS {
+        let mut world = World::new(path(1_000, rtt, 1));
+        world.run(Duration::ms(500));
+        world.path.bytes_per_s = 12_500_000;
+        world.run(Duration::ms(300) + rtt.times(20));
+        let (share, queue) = world.run(Duration::ms(200));
+        assert!(share >= 90 && queue <= queue_max(&world.path), "{rtt:?}: {share}% {queue:?} of 100 Mbit/s");
+        world.path.bytes_per_s = 125_000_000;
+        world.run(Duration::ms(300) + rtt.times(100));
+        let (share, queue) = world.run(Duration::ms(200));
+        assert!(share >= 90 && queue <= queue_max(&world.path), "{rtt:?}: {share}% {queue:?} of 1 Gbit/s");
+    }
+}
+
+#[test]
+fn a_long_run_does_not_take_its_own_queue_for_the_path() {
+    let mut world = World::new(path(25, Duration::ms(10), 0));
+    world.run(Duration::s(60));
+    assert!(world.rtt.min() < Duration::ms(11), "{:?}", world.rtt.min());
+    let (share, queue) = world.run(Duration::s(2));
+    assert!(share >= 95 && queue <= queue_max(&world.path), "{share}% {queue:?}");
+}
+
+#[test]
+fn a_shallow_queue_bounds_what_is_in_flight() {
+    for rtt in RTTS {
+    for q in [24,48,96,128,256,512] {
+        let mut shallow = path(1_000, rtt, 0);
+        shallow.queue_bytes = q * 1024;
+        let mut world = World::new(shallow);
+        world.run(Duration::ms(500));
+        let sent = world.first_outstanding;
+        let received = world.received.rx_packets();
+        let (share, _) = world.run(Duration::ms(500));
+        let sent = world.first_outstanding - sent;
+        let lost = sent.saturating_sub(world.received.rx_packets() - received) * 100 / sent;
+        println!("{q} {rtt:?}: {share}% arrived, {lost}% of what was sent was lost {:?}", world.window.bound);
+    }}
+}
+
+/// A window that has learnt 1 Gbit/s at 1 ms.
+fn learnt() -> World {
+    let mut world = World::new(path(1_000, Duration::ms(1), 0));
+    world.run(Duration::ms(300));
+    world
+}
+
+#[test]
+fn an_application_that_pauses_does_not_lower_the_rate() {
+    let mut world = learnt();
+    let rate = world.window.rate_bytes_per_s();
+    assert!(rate.abs_diff(125_000_000) < 8_000_000, "{rate}");
+    let ack = AckSample {
+        rtt: Duration::ms(1),
+        rtt_min: Duration::ms(1),
+        app_limited: true,
+        ..AckSample::default()
+    };
+    for ms in 0..500 {
+        let now = world.now + Duration::ms(ms);
+        let rx_bytes = world.received.rx_bytes() + ms * 100;
+        world.window.on_ack(now, AckSample { acked_bytes: 100, rx_bytes, rx_clock: now.stamp(), ..ack });
+    }
+    assert_eq!(world.window.rate_bytes_per_s(), rate);
+    let before = world.window.cwnd();
+    world.window.on_idle(world.now + Duration::s(2));
+    let cwnd = world.window.cwnd();
+    assert!(cwnd < before && cwnd.abs_diff(125_000 + TRAIN_BYTES) < 12_000, "{cwnd}");
+}
+
+#[test]
+fn a_link_that_returns_starts_anew_and_learns_again() {
+    let mut world = learnt();
+    world.window.probation(world.now);
+    assert!(world.window.is_starting());
+    assert_eq!((world.window.cwnd(), world.window.rate_bytes_per_s()), (64 * 1024, 0));
+    world.run(Duration::ms(100));
+    assert!(world.run(Duration::ms(100)).0 >= 95);
+}
+
+#[test]
+fn the_receivers_window_is_never_exceeded() {
+    let mut window = Window::new(64 * 1024, 10_000);
+    assert_eq!(window.cwnd(), 10_000);
+    window.set_window_max(3_000);
+    assert_eq!((window.cwnd(), window.floor()), (3_000, 3_000));
+    let mut world = learnt();
+    world.window.set_window_max(50_000);
+    world.run(Duration::ms(50));
+    assert!(world.window.cwnd() <= 50_000);
+}
 
 #[test]
 fn the_largest_rate_is_remembered_for_its_span() {

@@ -1,0 +1,77 @@
+//! Settings of the core, validated by whoever makes them.
+
+use crate::id::{Incarnation, NodeId};
+use crate::limits;
+use crate::time::Duration;
+use arrayvec::ArrayString;
+
+/// Settings of one node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Identity; never zero.
+    pub node: NodeId,
+    /// This life; larger than any earlier one of the same identity.
+    pub incarnation: Incarnation,
+    /// Name for people.
+    pub name: ArrayString<63>,
+    /// Hash of the cluster's name; see [`cluster_hash`].
+    pub cluster: u64,
+    /// Random per machine or network namespace: tells a clone from a restart.
+    pub host: u64,
+    /// Seed of everything that is drawn: port numbers, attempt numbers.
+    pub seed: u64,
+    /// Silence after which a node is declared lost.
+    pub tolerance: Duration,
+    /// Interval of keepalives on links of a session that carries messages.
+    pub keepalive_busy: Duration,
+    /// The same when the session is idle.
+    pub keepalive_idle: Duration,
+    /// Smallest probe time-out.
+    pub pto_min: Duration,
+    /// How much the local queue of a bearer may hold: lower and upper bound (ARCHITECTURE.md, queue target).
+    pub queue_target: (Duration, Duration),
+    /// Beacons are sent and heard.
+    pub discovery: bool,
+    /// Packets carry a check over their payload too.
+    pub full_check: bool,
+    /// Largest message accepted for a port without its asking.
+    pub auto_accept_bytes_max: u64,
+    /// A fault to plant, for testing the tests.
+    #[cfg(feature = "planted")]
+    pub planted: Option<crate::planted::Planted>,
+}
+
+impl Config {
+    /// Defaults for the identity given.
+    pub fn new(node: NodeId, incarnation: Incarnation) -> Self {
+        Config {
+            node,
+            incarnation,
+            name: ArrayString::new(),
+            cluster: cluster_hash("default"),
+            host: 0,
+            seed: node.0 ^ incarnation.0,
+            tolerance: limits::TOLERANCE,
+            keepalive_busy: Duration::ms(10),
+            keepalive_idle: Duration::s(1),
+            pto_min: Duration::ms(4),
+            queue_target: (Duration::us(300), Duration::ms(1)),
+            discovery: true,
+            full_check: false,
+            auto_accept_bytes_max: 4 << 20,
+            #[cfg(feature = "planted")]
+            planted: None,
+        }
+    }
+
+    /// Whether the fault `which` is planted; always false in a build without the feature.
+    #[cfg(feature = "planted")]
+    pub(crate) fn planted(&self, which: crate::planted::Planted) -> bool {
+        self.planted == Some(which)
+    }
+}
+
+/// 64-bit FNV-1a of a cluster's name: nodes of another name are ignored (protocol.md §3.1).
+pub fn cluster_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ b as u64).wrapping_mul(0x0000_0100_0000_01b3))
+}

@@ -1,0 +1,68 @@
+//! What a call can refuse, and what becomes of a message that could not be delivered.
+
+use crate::address::ServiceAddress;
+use crate::id::{NodeId, PortId};
+
+/// Why `send` did not take a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The sending port does not exist (any more).
+    #[error("port {0}: closed")]
+    Closed(PortId),
+    /// Nobody has bound the service.
+    #[error("service {0}: nobody has bound it")]
+    NoService(ServiceAddress),
+    /// No session with that node.
+    #[error("node {0}: unknown or unreachable")]
+    NoNode(NodeId),
+    /// Larger than the protocol allows.
+    #[error("message of {0} bytes: too large")]
+    TooLarge(u64),
+}
+
+/// Why an accepted message was not delivered, or may not have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The destination port does not exist.
+    NoPort,
+    /// The destination port does not take messages of that size.
+    TooLarge,
+    /// The peer was lost before it confirmed: the message may or may not have arrived.
+    Indeterminate,
+    /// The peer was lost or the port closed before any byte was sent: the message did not arrive.
+    NotSent,
+}
+
+/// Why a port operation was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// No such port.
+    #[error("port {0}: closed")]
+    Closed(PortId),
+    /// All port numbers are taken.
+    #[error("no port number is free")]
+    Exhausted,
+}
+
+/// What a peer did against the protocol; counted, and the packet or the session is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A message number beyond the window.
+    BeyondWindow,
+    /// More than was granted.
+    BeyondCredit,
+    /// A fragment that contradicts an earlier one.
+    Inconsistent,
+    /// A transfer that does not exist.
+    UnknownTransfer,
+    /// A control number beyond the window.
+    BeyondControlWindow,
+    /// An acknowledgement of a packet that was never sent.
+    AckOfUnsent,
+    /// More flows, transfers or links than allowed.
+    TooMany,
+}

@@ -1,0 +1,104 @@
+//! What the core tells its driver.
+
+use crate::address::{MediaAddress, ServiceAddress};
+use crate::error::Failure;
+use crate::flow::Class;
+use crate::id::{BearerId, BufferId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId};
+use crate::link::state::LinkState;
+use arrayvec::ArrayString;
+
+/// News, in the order in which they came about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message for a port. The buffer is the port's now.
+    Message {
+        /// The port.
+        port: PortId,
+        /// Who sent it.
+        from: PortAddress,
+        /// The service that was addressed, if any.
+        service: Option<ServiceAddress>,
+        /// The sender's tag.
+        tag: Option<u64>,
+        /// Its class.
+        class: Class,
+        /// Its bytes.
+        buffer: BufferId,
+        /// How many.
+        len: u64,
+    },
+    /// A large message is next for a port and finds no memory: the port may accept it into memory of its own.
+    Offer {
+        /// The port.
+        port: PortId,
+        /// Who sends it.
+        from: PortAddress,
+        /// How many bytes.
+        len: u64,
+        /// Names the offer.
+        session: SessionId,
+        /// Names the offer.
+        transfer: u32,
+    },
+    /// A message of a port was not delivered, or may not have been. Its buffer has been released.
+    SendFailed {
+        /// The sending port.
+        port: PortId,
+        /// The message's buffer, as its name.
+        buffer: BufferId,
+        /// Where it was to go.
+        to: PortAddress,
+        /// Why.
+        why: Failure,
+    },
+    /// A node joined.
+    PeerUp {
+        /// Who.
+        node: NodeId,
+        /// Which life.
+        incarnation: Incarnation,
+        /// Its name.
+        name: ArrayString<63>,
+    },
+    /// A node left, or was lost.
+    PeerDown {
+        /// Who.
+        node: NodeId,
+        /// Which life.
+        incarnation: Incarnation,
+        /// It said so itself.
+        left: bool,
+    },
+    /// A link changed its state.
+    Link {
+        /// The peer.
+        node: NodeId,
+        /// The link.
+        link: LinkId,
+        /// Our bearer.
+        bearer: BearerId,
+        /// State before.
+        from: LinkState,
+        /// State now.
+        to: LinkState,
+    },
+    /// The service table changed.
+    Names,
+    /// Another live node has the identity `node` (perhaps ours): the newcomer is not accepted.
+    DuplicateIdentity {
+        /// The identity.
+        node: NodeId,
+        /// Where the other one speaks from.
+        at: MediaAddress,
+    },
+    /// A node speaks another wire version.
+    VersionMismatch {
+        /// Its version.
+        theirs: u8,
+        /// Ours.
+        ours: u8,
+        /// Where it speaks from.
+        at: MediaAddress,
+    },
+}

@@ -1,0 +1,514 @@
+//! Sending side of a flow: messages that are not confirmed yet, what of them must go out, and credit.
+
+use super::FlowKey;
+use crate::address::ServiceAddress;
+use crate::id::BufferId;
+use crate::limits::{self, credit_cost};
+use crate::ranges::RangeSet;
+use crate::time::Instant;
+use std::collections::VecDeque;
+
+/// A message as a port hands it in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Its bytes.
+    pub buffer: BufferId,
+    /// How many.
+    pub len: u64,
+    /// The service that the sender addressed.
+    pub service: Option<ServiceAddress>,
+    /// The sender's tag.
+    pub tag: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Unconfirmed {
+    message: Outgoing,
+    progress: Progress,
+}
+
+/// How much of a message the receiver confirmed.
+#[derive(Debug)]
+enum Progress {
+    /// Nothing; sent in one piece or not at all.
+    Open,
+    /// Parts of an eager message.
+    Parts(Box<RangeSet>),
+    /// Announced as transfer `token`.
+    Transfer(u32),
+    /// Everything.
+    Done,
+}
+
+/// What became of a message when its flow ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Its receiver has it.
+    Delivered,
+    /// Some of it was sent; it may have arrived.
+    Unknown,
+    /// None of it was ever sent.
+    NotSent,
+}
+
+/// Credit of a destination port as its sender knows it (protocol.md §6.2).
+#[derive(Clone, Copy, Debug)]
+pub struct SendCredit {
+    /// May have been sent in all, bytes.
+    pub limit_bytes: u64,
+    /// May have been sent in all, messages.
+    pub limit_messages: u64,
+    /// Sent in all, bytes.
+    pub used_bytes: u64,
+    /// Sent in all, messages.
+    pub used_messages: u64,
+}
+
+impl SendCredit {
+    /// The credit of a port that has never answered.
+    pub fn initial(bytes: u32, messages: u32) -> Self {
+        SendCredit { limit_bytes: bytes as u64, limit_messages: messages as u64, used_bytes: 0, used_messages: 0 }
+    }
+    fn affords(&self, bytes: u64) -> bool {
+        self.used_bytes + bytes <= self.limit_bytes && self.used_messages < self.limit_messages
+    }
+    fn charge(&mut self, bytes: u64) {
+        self.used_bytes += bytes;
+        self.used_messages += 1;
+    }
+    /// Takes in a CREDIT frame; true if it raised a limit.
+    pub fn raise(&mut self, bytes: u64, messages_low: u32) -> bool {
+        let messages = expand(messages_low, self.limit_messages);
+        let raised = bytes > self.limit_bytes || messages > self.limit_messages;
+        self.limit_bytes = self.limit_bytes.max(bytes);
+        self.limit_messages = self.limit_messages.max(messages);
+        raised
+    }
+}
+
+/// The 64-bit number nearest to `near` whose low half is `low`.
+pub fn expand(low: u32, near: u64) -> u64 {
+    near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
+}
+
+/// Something to put into a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// A whole message.
+    Whole {
+        /// Its number.
+        seq: u64,
+        /// It.
+        message: Outgoing,
+    },
+    /// A piece of an eager message.
+    Part {
+        /// Its number.
+        seq: u64,
+        /// The whole.
+        message: Outgoing,
+        /// First byte.
+        offset: u32,
+        /// Bytes.
+        len: u32,
+    },
+    /// The announcement of a large message.
+    Announce {
+        /// Its number.
+        seq: u64,
+        /// It.
+        message: Outgoing,
+        /// The transfer's token, if it has one already (the announcement is repeated).
+        token: Option<u32>,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    seq: u64,
+    offset: u64,
+    len: u64,
+}
+
+/// Smallest piece of an eager message worth a frame of its own.
+const PART_BYTES_MIN: usize = 128;
+/// Frame header of a whole message and of a piece, without service and tag.
+const WHOLE_HEADER: usize = 16;
+const PART_HEADER: usize = 24;
+/// RTS with service and tag.
+const ANNOUNCE_BYTES: usize = 56;
+
+/// One flow towards a peer's port.
+#[derive(Debug)]
+pub struct SendFlow {
+    /// Ports and class.
+    pub key: FlowKey,
+    /// Index of its credit in the session.
+    pub credit: u32,
+    /// It stands in its class's ring.
+    pub queued: bool,
+    base: u64,
+    messages: VecDeque<Unconfirmed>,
+    next: u64,
+    cursor: u64,
+    again: VecDeque<Again>,
+    blocked_until: Instant,
+}
+
+impl SendFlow {
+    /// An empty flow.
+    pub fn new(key: FlowKey, credit: u32) -> Self {
+        SendFlow {
+            key,
+            credit,
+            queued: false,
+            base: 0,
+            messages: VecDeque::new(),
+            next: 0,
+            cursor: 0,
+            again: VecDeque::new(),
+            blocked_until: Instant::ZERO,
+        }
+    }
+
+    /// Appends a message; returns its number.
+    pub fn push(&mut self, message: Outgoing) -> u64 {
+        self.messages.push_back(Unconfirmed { message, progress: Progress::Open });
+        self.base + self.messages.len() as u64 - 1
+    }
+
+    /// Messages that are not confirmed.
+    pub fn unconfirmed(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether nothing is left to do for this flow.
+    pub fn is_idle(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Bytes waiting to be sent for the first time, an estimate for choosing links (first few messages).
+    pub fn next_bytes(&self) -> Option<u64> {
+        if let Some(again) = self.again.front() {
+            return Some(again.len);
+        }
+        self.message(self.next).map(|m| m.message.len)
+    }
+
+    /// Whether `take` could give something if there is room.
+    pub fn ready(&self, now: Instant, credit: &SendCredit) -> bool {
+        if now < self.blocked_until {
+            return false;
+        }
+        if !self.again.is_empty() || self.cursor > 0 {
+            return true;
+        }
+        self.message(self.next).is_some_and(|m| credit.affords(cost_of(&m.message)))
+    }
+
+    /// When a flow that was refused may try again; `NEVER` if it waits for nothing.
+    pub fn wakes_at(&self, now: Instant) -> Instant {
+        if now < self.blocked_until { self.blocked_until } else { Instant::NEVER }
+    }
+
+    fn message(&self, seq: u64) -> Option<&Unconfirmed> {
+        self.messages.get(seq.checked_sub(self.base)? as usize)
+    }
+
+    fn message_mut(&mut self, seq: u64) -> Option<&mut Unconfirmed> {
+        self.messages.get_mut(seq.checked_sub(self.base)? as usize)
+    }
+
+    /// The next thing that fits into `room` bytes of a packet whose whole room is `packet_room`.
+    pub fn take(&mut self, now: Instant, credit: &mut SendCredit, room: usize, packet_room: usize) -> Option<Take> {
+        if now < self.blocked_until {
+            return None;
+        }
+        if let Some(take) = self.take_again(room, packet_room) {
+            return Some(take);
+        }
+        if !self.again.is_empty() {
+            return None;
+        }
+        let seq = self.next;
+        if seq >= self.base + limits::REORDER_MESSAGES_MAX {
+            return None;
+        }
+        let message = self.message(seq)?.message;
+        let fresh = self.cursor == 0;
+        if fresh && !credit.affords(cost_of(&message)) {
+            return None;
+        }
+        let take = piece(seq, message, self.cursor, message.len - self.cursor, room, packet_room)?;
+        if fresh {
+            credit.charge(cost_of(&message));
+        }
+        self.cursor = match take {
+            Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => offset as u64 + len as u64,
+            _ => 0,
+        };
+        if self.cursor == 0 {
+            self.next += 1;
+        }
+        Some(take)
+    }
+
+    /// Something to be repeated; entries confirmed meanwhile are skipped.
+    fn take_again(&mut self, room: usize, packet_room: usize) -> Option<Take> {
+        while let Some(&Again { seq, offset, len }) = self.again.front() {
+            let Some(entry) = self.message(seq) else {
+                self.again.pop_front();
+                continue;
+            };
+            let message = entry.message;
+            let (offset, len) = match &entry.progress {
+                Progress::Done => (0, None),
+                Progress::Open => (offset, Some(len)),
+                Progress::Transfer(token) => {
+                    if room < ANNOUNCE_BYTES {
+                        return None;
+                    }
+                    let token = Some(*token);
+                    self.again.pop_front();
+                    return Some(Take::Announce { seq, message, token });
+                }
+                Progress::Parts(parts) => match parts.missing(offset, offset + len).into_iter().next() {
+                    None => (0, None),
+                    Some((start, end)) => (start, Some(end - start)),
+                },
+            };
+            let Some(hole) = len else {
+                self.again.pop_front();
+                continue;
+            };
+            let end = self.again.front().map_or(0, |a| a.offset + a.len);
+            let take = piece(seq, message, offset, hole, room, packet_room)?;
+            let taken = match take {
+                Take::Part { offset, len, .. } => offset as u64 + len as u64,
+                _ => message.len,
+            };
+            if taken >= end {
+                self.again.pop_front();
+            } else if let Some(front) = self.again.front_mut() {
+                (front.offset, front.len) = (taken, end - taken);
+            }
+            return Some(take);
+        }
+        None
+    }
+
+    /// The flow's message `seq` is now transfer `token`.
+    pub fn announced(&mut self, seq: u64, token: u32) {
+        if let Some(entry) = self.message_mut(seq) {
+            entry.progress = Progress::Transfer(token);
+        }
+    }
+
+    /// Whole messages confirmed. `freed` gets each message that is thereby done with.
+    pub fn confirm_whole(&mut self, first: u64, count: u32, freed: impl FnMut(Outgoing)) {
+        for seq in first..first + count as u64 {
+            if let Some(entry) = self.message_mut(seq) {
+                entry.progress = Progress::Done;
+            }
+        }
+        self.pop_done(freed);
+    }
+
+    /// A piece of an eager message confirmed.
+    pub fn confirm_part(&mut self, seq: u64, offset: u32, len: u32, freed: impl FnMut(Outgoing)) {
+        let Some(entry) = self.message_mut(seq) else { return };
+        let total = entry.message.len;
+        if matches!(entry.progress, Progress::Open) {
+            entry.progress = Progress::Parts(Box::default());
+        }
+        let Progress::Parts(parts) = &mut entry.progress else { return };
+        parts.insert(offset as u64, offset as u64 + len as u64);
+        if parts.covers(0, total) {
+            entry.progress = Progress::Done;
+            self.pop_done(freed);
+        }
+    }
+
+    /// A message is in its receiver's hands.
+    pub fn confirm_message(&mut self, seq: u64, freed: impl FnMut(Outgoing)) {
+        self.confirm_whole(seq, 1, freed);
+    }
+
+    fn pop_done(&mut self, mut freed: impl FnMut(Outgoing)) {
+        while let Some(front) = self.messages.front() {
+            if !matches!(front.progress, Progress::Done) || self.base >= self.next {
+                break;
+            }
+            freed(front.message);
+            self.messages.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Whole messages were lost on the way.
+    pub fn repeat_whole(&mut self, first: u64, count: u32) {
+        for seq in first..first + count as u64 {
+            if let Some(entry) = self.message(seq)
+                && !matches!(entry.progress, Progress::Done)
+            {
+                let len = entry.message.len;
+                self.again.push_back(Again { seq, offset: 0, len });
+            }
+        }
+    }
+
+    /// A piece was lost on the way.
+    pub fn repeat_part(&mut self, seq: u64, offset: u32, len: u32) {
+        if self.message(seq).is_some_and(|m| !matches!(m.progress, Progress::Done)) {
+            self.again.push_back(Again { seq, offset: offset as u64, len: len as u64 });
+        }
+    }
+
+    /// The receiver had no room for message `seq`: wait before anything of this flow goes out again.
+    pub fn refused(&mut self, until: Instant) {
+        self.blocked_until = self.blocked_until.max(until);
+    }
+
+    /// Credit moved: a refusal need not be waited out.
+    pub fn unblock(&mut self) {
+        self.blocked_until = Instant::ZERO;
+    }
+
+    /// Ends the flow: every message that it still holds is handed to `fate`, with whether it arrived. Returns the
+    /// transfers that it had announced.
+    pub fn end(&mut self, mut fate: impl FnMut(Outgoing, Fate)) -> Vec<u32> {
+        let mut tokens = Vec::new();
+        let (base, next, cursor) = (self.base, self.next, self.cursor);
+        for (i, entry) in self.messages.drain(..).enumerate() {
+            let seq = base + i as u64;
+            if let Progress::Transfer(token) = entry.progress {
+                tokens.push(token);
+            }
+            let told = if matches!(entry.progress, Progress::Done) {
+                Fate::Delivered
+            } else if seq < next || (seq == next && cursor > 0) {
+                Fate::Unknown
+            } else {
+                Fate::NotSent
+            };
+            fate(entry.message, told);
+        }
+        self.base = self.base.max(next);
+        self.next = self.base;
+        self.cursor = 0;
+        self.again.clear();
+        tokens
+    }
+}
+
+fn cost_of(message: &Outgoing) -> u64 {
+    if message.len > limits::EAGER_BYTES_MAX { 0 } else { credit_cost(message.len) }
+}
+
+/// Cuts the bytes `offset..offset + len` of a message to what fits.
+fn piece(seq: u64, message: Outgoing, offset: u64, len: u64, room: usize, packet_room: usize) -> Option<Take> {
+    if message.len > limits::EAGER_BYTES_MAX {
+        return (room >= ANNOUNCE_BYTES).then_some(Take::Announce { seq, message, token: None });
+    }
+    let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
+    let whole = WHOLE_HEADER + extra + (len as usize).next_multiple_of(8);
+    if len == message.len && whole <= room {
+        return Some(Take::Whole { seq, message });
+    }
+    let header = PART_HEADER + if offset == 0 { extra } else { 0 };
+    let space = room.checked_sub(header)? & !7;
+    let fits = (len as usize).min(space);
+    // A message that a fresh packet could take whole is cut only when the rest of this packet is worth it.
+    let worth = if whole <= packet_room { PART_BYTES_MIN.max(whole / 4) } else { PART_BYTES_MIN };
+    if fits == len as usize || fits >= worth {
+        return Some(Take::Part { seq, message, offset: offset as u32, len: fits as u32 });
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Class;
+    use crate::id::PortId;
+
+    fn flow() -> (SendFlow, SendCredit) {
+        let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+        (SendFlow::new(key, 0), SendCredit::initial(1 << 20, 100))
+    }
+
+    fn message(n: u64, len: u64) -> Outgoing {
+        Outgoing { buffer: BufferId(n), len, service: None, tag: None }
+    }
+
+    #[test]
+    fn messages_leave_in_order_and_within_credit() {
+        let (mut flow, mut credit) = flow();
+        credit.limit_messages = 2;
+        for n in 0..3 {
+            flow.push(message(n, 64));
+        }
+        let now = Instant(5);
+        for n in 0..2 {
+            let take = flow.take(now, &mut credit, 1000, 1400).unwrap();
+            assert_eq!(take, Take::Whole { seq: n, message: message(n, 64) });
+        }
+        assert_eq!(flow.take(now, &mut credit, 1000, 1400), None);
+        assert!(credit.raise(1 << 20, 3));
+        assert!(matches!(flow.take(now, &mut credit, 1000, 1400), Some(Take::Whole { seq: 2, .. })));
+        assert_eq!(credit.used_bytes, 192);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_to_the_room_and_freed_when_all_parts_are_confirmed() {
+        let (mut flow, mut credit) = flow();
+        flow.push(message(9, 3000));
+        let mut parts = vec![];
+        while let Some(Take::Part { offset, len, .. }) = flow.take(Instant(1), &mut credit, 1448, 1448) {
+            parts.push((offset, len));
+        }
+        assert_eq!(parts, [(0, 1424), (1424, 1424), (2848, 152)]);
+        flow.repeat_part(0, 1424, 1424);
+        flow.confirm_part(0, 0, 1424, |_| panic!("freed early"));
+        flow.confirm_part(0, 2848, 152, |_| panic!("freed early"));
+        let again = flow.take(Instant(1), &mut credit, 1448, 1448);
+        assert!(matches!(again, Some(Take::Part { offset: 1424, len: 1424, .. })), "{again:?}");
+        let mut freed = vec![];
+        flow.confirm_part(0, 1424, 1424, |m| freed.push(m.buffer));
+        assert_eq!(freed, [BufferId(9)]);
+        assert!(flow.is_idle());
+        assert_eq!(credit.used_messages, 1, "a repetition is not charged again");
+    }
+
+    #[test]
+    fn what_was_confirmed_meanwhile_is_not_repeated() {
+        let (mut flow, mut credit) = flow();
+        for n in 0..3 {
+            flow.push(message(n, 8));
+            flow.take(Instant(1), &mut credit, 1000, 1400).unwrap();
+        }
+        flow.repeat_whole(0, 3);
+        flow.confirm_whole(0, 2, |_| {});
+        assert!(matches!(flow.take(Instant(1), &mut credit, 1000, 1400), Some(Take::Whole { seq: 2, .. })));
+        assert_eq!(flow.take(Instant(1), &mut credit, 1000, 1400), None);
+    }
+
+    #[test]
+    fn numbers_expand_around_the_expected_one() {
+        assert_eq!(expand(5, 0x1_0000_0003), 0x1_0000_0005);
+        assert_eq!(expand(0xffff_ffff, 0x1_0000_0003), 0xffff_ffff);
+        assert_eq!(expand(1, 0xffff_fff0), 0x1_0000_0001);
+    }
+
+    #[test]
+    fn failing_tells_what_was_never_sent() {
+        let (mut flow, mut credit) = flow();
+        for n in 0..3 {
+            flow.push(message(n, 8));
+        }
+        flow.take(Instant(1), &mut credit, 1000, 1400).unwrap();
+        let mut told = vec![];
+        flow.end(|m, fate| told.push((m.buffer.0, fate)));
+        assert_eq!(told, [(0, Fate::Unknown), (1, Fate::NotSent), (2, Fate::NotSent)]);
+    }
+}

@@ -1,0 +1,230 @@
+//! One link: a numbered, acknowledged, supervised packet stream to one peer over one pair of bearers.
+
+pub mod mtu;
+pub mod recv;
+pub mod rtt;
+pub mod send;
+pub mod state;
+pub mod window;
+
+use crate::address::MediaAddress;
+use crate::config::Config;
+use crate::id::{BearerId, LinkId};
+use crate::limits;
+use crate::stats::LinkStats;
+use crate::time::{Duration, Instant};
+use crate::wire::{LinkStatus, Probe, ProbeKind, ProbeReply};
+use arrayvec::ArrayVec;
+use mtu::Mtu;
+use recv::Received;
+use rtt::Rtt;
+use send::Sent;
+use state::State;
+use window::Window;
+
+/// What a link is made of when it is created.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// Its number.
+    pub id: LinkId,
+    /// Our bearer.
+    pub bearer: BearerId,
+    /// The peer's.
+    pub peer_bearer: BearerId,
+    /// Where packets go.
+    pub to: MediaAddress,
+    /// Largest datagram of our bearer and of the peer's.
+    pub mtu: u16,
+    /// Bytes that we may have in flight towards the peer's bearer.
+    pub window: u32,
+    /// The medium neither loses nor delays (a node's way to itself): no keepalive, full MTU at once.
+    pub lossless: bool,
+}
+
+/// One link of a session.
+#[derive(Debug)]
+pub struct Link {
+    /// What it is made of.
+    pub spec: LinkSpec,
+    /// Its state.
+    pub state: State,
+    /// Round trips.
+    pub rtt: Rtt,
+    /// How much may be in flight.
+    pub window: Window,
+    /// How large packets may be.
+    pub mtu: Mtu,
+    /// What arrived.
+    pub received: Received,
+    /// What is in flight.
+    pub sent: Sent,
+    /// The operator's word, ours.
+    pub status: LinkStatus,
+    /// Counters.
+    pub stats: LinkStats,
+    /// The bearer's carrier.
+    pub carrier: bool,
+    /// The bearer took nothing at the last try.
+    pub blocked: bool,
+    /// Probe time-outs since the last proof of life.
+    pub pto_count: u32,
+    pub(crate) replies: ArrayVec<ProbeReply, 8>,
+    pub(crate) probe: Option<ProbeKind>,
+    loss_at: Instant,
+    last_tx_at: Instant,
+    probe_at: Instant,
+    probes: u64,
+    created_at: Instant,
+}
+
+/// Interval at which a link that is not usable is tried again while its session carries messages, and otherwise.
+const RETRY_BUSY: Duration = Duration::ms(20);
+const RETRY_IDLE: Duration = Duration::ms(250);
+/// While a link is suspect, probes follow each other this closely.
+const RETRY_SUSPECT: Duration = Duration::ms(3);
+
+impl Link {
+    /// A link that has to be joined first.
+    pub fn new(now: Instant, spec: LinkSpec, config: &Config) -> Self {
+        let mut rtt = Rtt::new();
+        rtt.set_pto_min(config.pto_min);
+        let mut window = Window::new(65_536, spec.window);
+        window.set_queue_target(config.queue_target.1);
+        let base = if spec.lossless { spec.mtu } else { limits::DATAGRAM_BYTES_BASE.min(spec.mtu) };
+        Link {
+            state: State::new(now),
+            rtt,
+            window,
+            mtu: Mtu::new(base & !7, spec.mtu & !7),
+            received: Received::new(),
+            sent: Sent::default(),
+            status: LinkStatus::Active,
+            stats: LinkStats::default(),
+            carrier: true,
+            blocked: false,
+            pto_count: 0,
+            replies: ArrayVec::new(),
+            probe: Some(ProbeKind::Join),
+            loss_at: Instant::NEVER,
+            last_tx_at: now,
+            probe_at: now,
+            probes: 0,
+            created_at: now,
+            spec,
+        }
+    }
+
+    /// When the link was made.
+    pub fn created_at(&self) -> Instant {
+        self.created_at
+    }
+
+    /// Whether messages may use it.
+    pub fn usable(&self) -> bool {
+        self.carrier && self.state.usable() && self.status != LinkStatus::Down
+    }
+
+    /// Whether new messages may choose it.
+    pub fn open(&self) -> bool {
+        self.usable() && self.status != LinkStatus::Drain
+    }
+
+    /// Bytes that may still be sent now.
+    pub fn room(&self) -> u64 {
+        if self.sent.is_full() { 0 } else { self.window.cwnd().saturating_sub(self.sent.inflight_bytes()) }
+    }
+
+    /// Bytes that one train should have: what the link moves in 250 us, so that small messages never wait long
+    /// behind it (protocol.md §5.6).
+    pub fn train_bytes(&self) -> u64 {
+        let packet = self.mtu.current() as u64;
+        let slice = self.window.rate_bytes_per_s() / 4_000;
+        let slice = if self.window.rate_bytes_per_s() == 0 { 16_384 } else { slice };
+        slice.clamp(packet, limits::TRAIN_BYTES_MAX as u64)
+    }
+
+    /// Estimated time until a byte sent now arrives: what is in flight first, then half a round trip.
+    pub fn delay(&self, more_bytes: u64) -> Duration {
+        let rate = self.window.rate_bytes_per_s().max(1_000_000);
+        let queued = (self.sent.inflight_bytes() + more_bytes).saturating_mul(1_000_000_000) / rate;
+        let trip = if self.rtt.has_sample() { self.rtt.min().0 / 2 } else { 50_000 };
+        Duration(queued.max(trip) + self.pto_count as u64 * 1_000_000)
+    }
+
+    /// The probe time-out in force.
+    pub fn pto(&self) -> Duration {
+        let pto = self.rtt.pto(limits::ACK_DELAY_MAX);
+        Duration(pto.0 << self.pto_count.min(4)).min(Duration::ms(64))
+    }
+
+    /// Remembers when to look for losses again.
+    pub fn set_loss_at(&mut self, at: Instant) {
+        self.loss_at = at;
+    }
+
+    /// A packet left.
+    pub fn on_sent(&mut self, now: Instant, packets: u64, bytes: u64) {
+        self.last_tx_at = now;
+        self.stats.packets_sent += packets;
+        self.stats.bytes_sent += bytes;
+        self.stats.trains_sent += 1;
+    }
+
+    /// When the probe time-out expires; `NEVER` with nothing in flight.
+    pub fn pto_at(&self) -> Instant {
+        if self.sent.is_empty() { Instant::NEVER } else { self.sent.last_sent_at() + self.pto() }
+    }
+
+    /// When losses are to be looked for by time.
+    pub fn loss_at(&self) -> Instant {
+        self.loss_at
+    }
+
+    /// When the next keepalive or trial is due. `busy`: the session carries messages.
+    pub fn probe_due_at(&self, config: &Config, busy: bool) -> Instant {
+        if self.probe.is_some() || !self.carrier || self.spec.lossless {
+            return Instant::NEVER;
+        }
+        match self.state.state() {
+            state::LinkState::Up => {
+                let every = if busy { config.keepalive_busy } else { config.keepalive_idle };
+                self.last_tx_at.max(self.probe_at) + every
+            }
+            state::LinkState::Probation => self.probe_at + Duration::ms(10),
+            state::LinkState::Suspect => self.probe_at + RETRY_SUSPECT,
+            _ => self.probe_at + if busy { RETRY_BUSY } else { RETRY_IDLE },
+        }
+    }
+
+    /// Asks for a probe if one is due.
+    pub fn check_probe(&mut self, now: Instant, config: &Config, busy: bool) {
+        if self.probe_due_at(config, busy) <= now {
+            self.probe = Some(match self.state.state() {
+                state::LinkState::Up | state::LinkState::Suspect | state::LinkState::Probation => ProbeKind::Liveness,
+                _ => ProbeKind::Join,
+            });
+        }
+    }
+
+    /// The probe to put into a packet now, if one was asked for.
+    pub fn take_probe(&mut self, now: Instant) -> Option<Probe> {
+        let kind = self.probe.take()?;
+        self.probe_at = now;
+        self.probes += 1;
+        let target = match kind {
+            ProbeKind::Join => self.spec.bearer.0 as u64 | (self.spec.peer_bearer.0 as u64) << 8,
+            _ => 0,
+        };
+        Some(Probe { id: self.probes, about: self.spec.id, kind, target, size: 0 })
+    }
+
+    /// The earliest moment at which the link wants to be looked at.
+    pub fn deadline(&self, config: &Config, busy: bool) -> Instant {
+        let mut at = self.pto_at().min(self.loss_at).min(self.state.deadline());
+        at = at.min(self.received.deadline()).min(self.probe_due_at(config, busy));
+        if self.usable() {
+            at = at.min(self.mtu.deadline());
+        }
+        at
+    }
+}

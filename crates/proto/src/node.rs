@@ -1,0 +1,530 @@
+//! The façade: routes what comes in to sessions and asks sessions for what goes out; it does nothing else.
+//!
+//! The driver's loop: after any `handle_*` or application verb, drain `poll_transmit` of each bearer that is
+//! writable, then `poll_event` until it is empty; come back at `poll_timeout` or when something arrives. Timers fire
+//! only after the driver has seen every source of datagrams empty.
+
+mod discovery;
+mod handshake;
+mod names;
+mod ports;
+
+use crate::address::MediaAddress;
+use crate::config::Config;
+use crate::error::Failure;
+use crate::event::Event;
+use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
+use crate::limits;
+use crate::link::{Link, LinkSpec};
+use crate::service::{Log, Replica, Table};
+use crate::session::{Cx, Outcome, Session};
+use crate::stats::Drops;
+use crate::store::Store;
+use crate::time::{Duration, Instant};
+use crate::train::{Train, TrainId};
+use crate::wire::{self, Fault, Header, PacketType};
+use std::collections::{BTreeMap, VecDeque};
+
+pub use discovery::BearerInfo;
+pub use ports::Destination;
+
+use discovery::Discovery;
+use handshake::Attempt;
+use ports::Port;
+
+/// A bearer as the core knows it.
+#[derive(Debug)]
+struct Bearer {
+    info: BearerInfo,
+    carrier: bool,
+    /// Session whose turn it is.
+    turn: usize,
+    /// Packets outside of any session, waiting to leave: destination (none: all neighbours) and bytes.
+    outbox: VecDeque<(Option<MediaAddress>, Vec<u8>)>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    reserved: bool,
+    session: Option<Box<Session>>,
+}
+
+/// One node: everything that the protocol knows.
+pub struct Node {
+    config: Config,
+    bearers: Vec<Bearer>,
+    slots: Vec<Slot>,
+    by_node: BTreeMap<NodeId, usize>,
+    ports: BTreeMap<PortId, Port>,
+    table: Table,
+    log: Log,
+    replicas: BTreeMap<NodeId, Replica>,
+    attempts: Vec<Attempt>,
+    discovery: Discovery,
+    events: VecDeque<Event>,
+    drops: Drops,
+    faults: BTreeMap<Fault, u64>,
+    draws: u64,
+    next_attempt: u32,
+    loopback: Option<SessionId>,
+    reset_at: Instant,
+    version_at: Instant,
+    duplicate_at: Instant,
+}
+
+macro_rules! cx {
+    ($node:ident, $now:expr, $store:expr) => {
+        &mut Cx {
+            now: $now,
+            config: &$node.config,
+            store: $store,
+            events: &mut $node.events,
+            drops: &mut $node.drops,
+        }
+    };
+}
+use cx;
+
+impl Node {
+    /// A node without bearers and ports.
+    pub fn new(now: Instant, config: Config) -> Self {
+        let config_node = config.node;
+        let mut node = Node {
+            discovery: Discovery::new(now),
+            draws: config.seed,
+            config,
+            bearers: Vec::new(),
+            slots: Vec::new(),
+            by_node: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            table: Table::new(config_node),
+            log: Log::new(),
+            replicas: BTreeMap::new(),
+            attempts: Vec::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            faults: BTreeMap::new(),
+            next_attempt: 0,
+            loopback: None,
+            reset_at: now,
+            version_at: Instant::ZERO,
+            duplicate_at: Instant::ZERO,
+        };
+        node.next_attempt = node.draw() as u32 >> 2;
+        node
+    }
+
+    /// The next number of the node's own sequence (SplitMix64): the same seed draws the same.
+    fn draw(&mut self) -> u64 {
+        self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.draws;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    // ----- bearers -------------------------------------------------------------------------------------------
+
+    /// Adds a bearer; beacons start at once.
+    pub fn add_bearer(&mut self, now: Instant, info: BearerInfo) -> BearerId {
+        assert!(self.bearers.len() < limits::BEARERS_MAX, "at most {} bearers", limits::BEARERS_MAX);
+        let id = BearerId(self.bearers.len() as u8);
+        self.bearers.push(Bearer { info, carrier: true, turn: 0, outbox: VecDeque::new() });
+        self.discovery.restart(now);
+        id
+    }
+
+    /// Adds the bearer by which the node talks to itself, and the session with itself.
+    pub fn add_loopback(&mut self, now: Instant, info: BearerInfo) -> BearerId {
+        let to = info.address.clone();
+        let (mtu, window) = (info.mtu, info.window);
+        let id = self.add_bearer(now, info);
+        let slot = self.free_slot();
+        let index = self.session_id(slot);
+        let hello = self.hello(index, 0, id);
+        let mut session = Session::new(now, index, (&hello).into(), true, 0, &self.config);
+        let link = crate::id::LinkId(0);
+        session.add_link(
+            now,
+            LinkSpec { id: link, bearer: id, peer_bearer: id, to, mtu, window, lossless: true },
+            &self.config,
+        );
+        session.announced = true;
+        self.slots[slot].session = Some(Box::new(session));
+        self.by_node.insert(self.config.node, slot);
+        self.loopback = Some(index);
+        id
+    }
+
+    /// The carrier of a bearer came or went.
+    pub fn handle_carrier(&mut self, now: Instant, bearer: BearerId, carrier: bool, store: &mut dyn Store) {
+        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return };
+        if entry.carrier == carrier {
+            return;
+        }
+        entry.carrier = carrier;
+        if carrier {
+            self.discovery.restart(now);
+        }
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.handle_carrier(cx!(self, now, store), bearer, carrier);
+            }
+        }
+    }
+
+    // ----- what arrives --------------------------------------------------------------------------------------
+
+    /// Datagrams from one sender: `bytes` cut every `stride` bytes.
+    pub fn handle_datagrams(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        bytes: &[u8],
+        stride: usize,
+        ce: bool,
+        store: &mut dyn Store,
+    ) {
+        for packet in bytes.chunks(stride.max(1)) {
+            self.handle_packet(now, bearer, from, packet, ce, store);
+        }
+    }
+
+    fn handle_packet(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        packet: &[u8],
+        ce: bool,
+        store: &mut dyn Store,
+    ) {
+        let header = match wire::verify(packet) {
+            Ok(header) => header,
+            Err(malformed) => return self.on_malformed(now, bearer, from, packet, malformed.what),
+        };
+        let body = &packet[wire::HEADER_BYTES..];
+        match header.kind {
+            PacketType::Data => self.on_data(now, bearer, from, &header, packet, ce, store),
+            PacketType::Init => self.on_init(now, bearer, from, body, store),
+            PacketType::Resp => self.on_resp(now, bearer, from, &header, body, store),
+            PacketType::Beacon => self.on_beacon(now, bearer, from, body),
+            PacketType::Reset => self.on_reset(now, from, body),
+            PacketType::Versions | PacketType::Cookie => {}
+        }
+    }
+
+    fn on_malformed(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, packet: &[u8], fault: Fault) {
+        *self.faults.entry(fault).or_insert(0) += 1;
+        let Fault::Version(theirs) = fault else {
+            self.drops.malformed += 1;
+            return;
+        };
+        self.drops.version += 1;
+        if now.since(self.version_at) < Duration::s(1) && self.version_at != Instant::ZERO {
+            return;
+        }
+        self.version_at = now;
+        self.events.push_back(Event::VersionMismatch { theirs, ours: wire::VERSION, at: from.clone() });
+        if wire::header::peek_type(packet) == Some(PacketType::Init) {
+            let mut out = Vec::new();
+            let (min, max) = (wire::VERSION, wire::VERSION);
+            wire::Versions { min, max, node: self.config.node }.emit_packet(now.stamp(), &mut out);
+            self.post(bearer, Some(from.clone()), out);
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        header: &Header,
+        packet: &[u8],
+        ce: bool,
+        store: &mut dyn Store,
+    ) {
+        let Some(slot) = self.slot_of(header.to) else {
+            self.drops.unknown_session += 1;
+            return self.send_reset(now, bearer, from, header.to);
+        };
+        let Some(session) = &mut self.slots[slot].session else { return };
+        let index = match session.link_index(header.link) {
+            Some(index) => index,
+            None => {
+                let Some(index) = handshake::join_unknown(session, now, bearer, from, packet, &self.bearers, &self.config)
+                else {
+                    self.drops.unknown_link += 1;
+                    return;
+                };
+                index
+            }
+        };
+        let spec = &session.links[index].spec;
+        if spec.bearer != bearer || spec.to != *from {
+            self.drops.unknown_link += 1;
+            return;
+        }
+        session.handle_packet(cx!(self, now, store), index, header, packet, ce);
+        if !session.notices.is_empty() || session.closed_by_peer.is_some() || !session.credit_wanted.is_empty() {
+            self.after_packet(now, slot, store);
+        }
+    }
+
+    /// What a packet asks of the node as a whole.
+    fn after_packet(&mut self, now: Instant, slot: usize, store: &mut dyn Store) {
+        while let Some(notice) = self.slots[slot].session.as_mut().and_then(|s| s.notices.pop_front()) {
+            self.on_bindings(slot, notice);
+        }
+        let Some(session) = &mut self.slots[slot].session else { return };
+        if session.closed_by_peer.is_some() {
+            return self.end_session(now, slot, store, true);
+        }
+        for port in std::mem::take(&mut session.credit_wanted) {
+            self.refresh_credit(port, store);
+        }
+    }
+
+    /// A batch of datagrams is over: acknowledgements that became due are ready to leave.
+    pub fn handle_batch_end(&mut self, now: Instant, bearer: BearerId, batch_bytes: u64, calls: u32) {
+        for slot in &mut self.slots {
+            let Some(session) = &mut slot.session else { continue };
+            for link in &mut session.links {
+                if link.spec.bearer == bearer {
+                    link.received.on_batch_end(now, batch_bytes, calls);
+                }
+            }
+        }
+    }
+
+    /// What became of the train that `poll_transmit` gave.
+    pub fn handle_sent(&mut self, now: Instant, train: &Train, outcome: Outcome, store: &mut dyn Store) {
+        if train.id == TrainId::default() {
+            return;
+        }
+        let Some(slot) = self.slot_of(SessionId(train.id.session)) else { return };
+        if let Some(session) = &mut self.slots[slot].session {
+            session.handle_sent(cx!(self, now, store), train, outcome);
+        }
+    }
+
+    /// The driver was away for `stall`.
+    pub fn handle_stall(&mut self, stall: Duration) {
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.handle_stall(stall);
+            }
+        }
+    }
+
+    /// Deadlines that have come. Only after every source of datagrams was seen empty.
+    pub fn handle_timeout(&mut self, now: Instant, store: &mut dyn Store) {
+        for slot in 0..self.slots.len() {
+            let Some(session) = &mut self.slots[slot].session else { continue };
+            if session.deadline(now, &self.config) > now {
+                continue;
+            }
+            session.handle_timeout(cx!(self, now, store));
+            if session.is_lost(now) {
+                self.end_session(now, slot, store, false);
+            }
+        }
+        self.retry_attempts(now);
+        self.send_beacons(now);
+        self.announce_peers(now);
+    }
+
+    // ----- what leaves ---------------------------------------------------------------------------------------
+
+    /// Fills `train` with what should leave by `bearer` next. An empty `to` means all neighbours.
+    pub fn poll_transmit(&mut self, now: Instant, bearer: BearerId, train: &mut Train, store: &mut dyn Store) -> bool {
+        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
+        if let Some((to, bytes)) = entry.outbox.pop_front() {
+            train.clear();
+            train.to = to.unwrap_or_default();
+            train.with_head(|head| head.extend_from_slice(&bytes));
+            train.segment_bytes = bytes.len();
+            train.packets = 1;
+            train.id = TrainId::default();
+            return true;
+        }
+        let (count, turn) = (self.slots.len(), entry.turn);
+        for step in 0..count {
+            let slot = (turn + step) % count;
+            let Some(session) = &mut self.slots[slot].session else { continue };
+            for index in 0..session.links.len() {
+                if session.links[index].spec.bearer == bearer
+                    && session.poll_transmit(cx!(self, now, store), index, train)
+                {
+                    self.bearers[bearer.0 as usize].turn = (slot + 1) % count;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The next news.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When `handle_timeout` wants to be called; `NEVER` if nothing is planned.
+    pub fn poll_timeout(&self, now: Instant) -> Instant {
+        let mut at = self.discovery.deadline(self.config.discovery && !self.bearers.is_empty());
+        for attempt in &self.attempts {
+            at = at.min(attempt.next_at);
+        }
+        for slot in &self.slots {
+            if let Some(session) = &slot.session {
+                at = at.min(session.deadline(now, &self.config));
+            }
+        }
+        at
+    }
+
+    // ----- sessions ------------------------------------------------------------------------------------------
+
+    fn session_id(&self, slot: usize) -> SessionId {
+        SessionId(slot as u32 | (self.slots[slot].generation as u32) << 16)
+    }
+
+    fn slot_of(&self, id: SessionId) -> Option<usize> {
+        let slot = (id.0 & 0xffff) as usize;
+        let entry = self.slots.get(slot)?;
+        #[cfg(feature = "planted")]
+        if self.config.planted(crate::planted::Planted::StaleSession) && entry.session.is_some() {
+            return Some(slot);
+        }
+        (entry.generation == (id.0 >> 16) as u16 && entry.session.is_some()).then_some(slot)
+    }
+
+    fn free_slot(&mut self) -> usize {
+        match self.slots.iter().position(|s| s.session.is_none() && !s.reserved) {
+            Some(slot) => slot,
+            None => {
+                // Zero is "no session yet" on the wire, so generations start at one.
+                self.slots.push(Slot { generation: 1, ..Slot::default() });
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    fn session_with(&self, node: NodeId) -> Option<&Session> {
+        self.slots[*self.by_node.get(&node)?].session.as_deref()
+    }
+
+    fn session_with_mut(&mut self, node: NodeId) -> Option<&mut Session> {
+        self.slots[*self.by_node.get(&node)?].session.as_deref_mut()
+    }
+
+    fn end_session(&mut self, now: Instant, slot: usize, store: &mut dyn Store, left: bool) {
+        let Some(mut session) = self.slots[slot].session.take() else { return };
+        self.slots[slot].generation = self.slots[slot].generation.wrapping_add(1).max(1);
+        session.end(cx!(self, now, store));
+        if self.by_node.get(&session.peer.node) == Some(&slot) {
+            self.by_node.remove(&session.peer.node);
+        }
+        self.forget_names_of(session.peer.node);
+        if session.announced {
+            let (node, incarnation) = (session.peer.node, session.peer.incarnation);
+            self.events.push_back(Event::PeerDown { node, incarnation, left });
+        }
+        self.revive_attempts(now, session.peer.node);
+        self.discovery.restart(now);
+    }
+
+    fn announce_peers(&mut self, now: Instant) {
+        for slot in 0..self.slots.len() {
+            let Some(session) = &mut self.slots[slot].session else { continue };
+            if session.is_up() && !session.announced {
+                session.announced = true;
+                let (node, incarnation, name) = (session.peer.node, session.peer.incarnation, session.peer.name);
+                self.events.push_back(Event::PeerUp { node, incarnation, name });
+                self.extend_session(now, slot);
+            }
+            self.tell_names(slot);
+        }
+    }
+
+    /// Queues a packet outside of any session; a full queue drops it, for all of these are repeated.
+    fn post(&mut self, bearer: BearerId, to: Option<MediaAddress>, bytes: Vec<u8>) {
+        if let Some(entry) = self.bearers.get_mut(bearer.0 as usize)
+            && entry.outbox.len() < 64
+        {
+            entry.outbox.push_back((to, bytes));
+        }
+    }
+
+    // ----- looking at it -------------------------------------------------------------------------------------
+
+    /// All sessions, with peers first to last.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.slots.iter().filter_map(|s| s.session.as_deref())
+    }
+
+    /// The link `link` of the session with `node`, for reports.
+    pub fn link(&self, node: NodeId, link: crate::id::LinkId) -> Option<&Link> {
+        self.session_with(node)?.links.iter().find(|l| l.spec.id == link)
+    }
+
+    /// The service table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Drops by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Malformed packets by kind of fault.
+    pub fn faults(&self) -> &BTreeMap<Fault, u64> {
+        &self.faults
+    }
+
+    /// The bearers that were added, in order, with their carrier.
+    pub fn bearers(&self) -> impl Iterator<Item = (&BearerInfo, bool)> {
+        self.bearers.iter().map(|b| (&b.info, b.carrier))
+    }
+
+    /// Bytes that all links together move on a bearer per second, as measured.
+    pub fn bearer_rate(&self, bearer: BearerId) -> u64 {
+        self.sessions()
+            .flat_map(|s| &s.links)
+            .filter(|l| l.spec.bearer == bearer)
+            .map(|l| l.window.rate_bytes_per_s())
+            .sum()
+    }
+
+    /// Leaves the cluster: every peer is told. Messages not confirmed yet fail; drain before.
+    pub fn leave(&mut self, now: Instant, store: &mut dyn Store) {
+        for slot in 0..self.slots.len() {
+            let Some(session) = &self.slots[slot].session else { continue };
+            if Some(session.index) == self.loopback {
+                continue;
+            }
+            self.post_close(now, slot, 0);
+            self.end_session(now, slot, store, true);
+        }
+        self.attempts.clear();
+    }
+
+    /// Memory of a message that was offered and accepted by its port.
+    pub fn accept(&mut self, session: SessionId, transfer: u32, buffer: BufferId) -> bool {
+        let Some(slot) = self.slot_of(session) else { return false };
+        self.slots[slot].session.as_mut().is_some_and(|s| s.accept(transfer, buffer))
+    }
+
+    /// Why a message to `node` would fail now.
+    pub fn failure_of(&self, node: NodeId) -> Option<Failure> {
+        self.session_with(node).is_none().then_some(Failure::NotSent)
+    }
+}

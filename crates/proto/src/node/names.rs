@@ -1,0 +1,105 @@
+//! Bindings of own ports, and what peers say of theirs (protocol.md §7).
+
+use super::Node;
+use crate::address::{Scope, ServiceRange};
+use crate::event::Event;
+use crate::id::{NodeId, PortId};
+use crate::service::{Behind, BindError, Feed, NotBound, Replica, Step};
+use crate::session::Notice;
+
+/// Records per frame, so that a frame fits a packet of the smallest size.
+const RECORDS_PER_FRAME: usize = 24;
+
+impl Node {
+    /// Binds `port` to a range of services; known to peers at once if the scope is the cluster.
+    pub fn bind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
+        let key = self.table.bind(port, range, scope, 1)?;
+        if scope == Scope::Cluster {
+            self.log.publish(key, port, range, 1);
+        }
+        self.events.push_back(Event::Names);
+        self.tell_all_names();
+        Ok(())
+    }
+
+    /// Takes one matching binding back.
+    pub fn unbind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), NotBound> {
+        let key = self.table.unbind(port, range, scope)?;
+        if scope == Scope::Cluster {
+            self.log.withdraw(key);
+        }
+        self.events.push_back(Event::Names);
+        self.tell_all_names();
+        Ok(())
+    }
+
+    pub(super) fn unbind_all(&mut self, port: PortId) {
+        let keys = self.table.unbind_port(port);
+        if keys.is_empty() {
+            return;
+        }
+        for key in keys {
+            self.log.withdraw(key);
+        }
+        self.events.push_back(Event::Names);
+        self.tell_all_names();
+    }
+
+    fn tell_all_names(&mut self) {
+        for slot in 0..self.slots.len() {
+            self.tell_names(slot);
+        }
+        let feeds = self.slots.iter().filter_map(|s| s.session.as_ref()?.feed.as_ref());
+        let needed = feeds.map(Feed::needs_from).min().unwrap_or(self.log.last() + 1);
+        self.log.trim(needed);
+    }
+
+    /// Hands a session what it has not been told of our log, as far as its control log has room.
+    pub(super) fn tell_names(&mut self, slot: usize) {
+        let (origin, incarnation) = (self.config.node, self.config.incarnation);
+        let Some(session) = &mut self.slots[slot].session else { return };
+        if session.peer.node == origin || !session.announced {
+            return;
+        }
+        let mut feed = session.feed.take().unwrap_or_else(|| Feed::new(&self.log));
+        while session.control_has_room() {
+            let mut records = Vec::new();
+            match feed.take(&self.log, RECORDS_PER_FRAME, &mut records) {
+                Ok(Some(log_seq)) => session.notify(Notice::Bindings { origin, incarnation, log_seq, records }),
+                Ok(None) => break,
+                Err(Behind) => unreachable!("the log is trimmed only up to what every feed still needs"),
+            }
+        }
+        session.feed = Some(feed);
+    }
+
+    pub(super) fn on_bindings(&mut self, slot: usize, notice: Notice) {
+        let Notice::Bindings { origin, incarnation, log_seq, records } = notice else { return };
+        let Some(session) = &self.slots[slot].session else { return };
+        // Each node speaks only for itself while the cluster is a full mesh.
+        if session.peer.node != origin || session.peer.incarnation != incarnation {
+            self.drops.violation += 1;
+            return;
+        }
+        let replica = self.replicas.entry(origin).or_insert_with(|| Replica::new(incarnation));
+        let skip = match replica.apply(log_seq, records.len()) {
+            Step::Apply(skip) => skip,
+            Step::Duplicate => return,
+            Step::Gap => {
+                self.drops.violation += 1;
+                return;
+            }
+        };
+        for record in records.iter().skip(skip) {
+            self.table.apply(origin, record);
+        }
+        self.events.push_back(Event::Names);
+    }
+
+    pub(super) fn forget_names_of(&mut self, node: NodeId) {
+        self.replicas.remove(&node);
+        if !self.table.purge(node).is_empty() {
+            self.events.push_back(Event::Names);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Ports: where messages enter and leave.
+
+use super::{Node, cx};
+use crate::address::ServiceAddress;
+use crate::error::{PortError, SendError};
+use crate::flow::send::Outgoing;
+use crate::flow::{Class, FlowKey};
+use crate::id::{BufferId, NodeId, PortAddress, PortId};
+use crate::limits;
+use crate::service::Pick;
+use crate::session::Cx;
+use crate::store::Store;
+use crate::time::Instant;
+
+/// Where a message is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// One port.
+    Port(PortAddress),
+    /// Any port that has bound the service.
+    Service(ServiceAddress),
+}
+
+/// A port of this node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Port {
+    /// It takes nothing any more; what it sent is still being confirmed.
+    closing: bool,
+}
+
+impl Node {
+    /// Opens a port with a number that was never used before in this life.
+    pub fn open_port(&mut self) -> Result<PortId, PortError> {
+        for _ in 0..1_000 {
+            let id = PortId(self.draw() as u32);
+            if id.0 != 0 && !self.ports.contains_key(&id) {
+                self.ports.insert(id, Port::default());
+                return Ok(id);
+            }
+        }
+        Err(PortError::Exhausted)
+    }
+
+    /// Whether a port exists and takes messages.
+    pub fn has_port(&self, port: PortId) -> bool {
+        self.ports.get(&port).is_some_and(|p| !p.closing)
+    }
+
+    /// Closes a port: its bindings go, what comes for it is refused, what it sent is still delivered.
+    pub fn close_port(&mut self, now: Instant, port: PortId, store: &mut dyn Store) {
+        let Some(entry) = self.ports.get_mut(&port) else { return };
+        entry.closing = true;
+        self.unbind_all(port);
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.close_receiver(store, port);
+            }
+        }
+        self.finish_closing(now, port);
+    }
+
+    /// Forgets a closing port once everything it sent was confirmed. True when it is gone.
+    pub fn finish_closing(&mut self, _now: Instant, port: PortId) -> bool {
+        if !self.ports.get(&port).is_some_and(|p| p.closing) || self.unconfirmed(port) > 0 {
+            return false;
+        }
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.forget_sender(port);
+            }
+        }
+        self.ports.remove(&port);
+        true
+    }
+
+    /// Messages of a port that are neither confirmed nor failed.
+    pub fn unconfirmed(&self, port: PortId) -> usize {
+        self.sessions().map(|s| s.unconfirmed_of(port)).sum()
+    }
+
+    /// Sends a message: its bytes must stay until the store is told to release them.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        buffer: BufferId,
+        len: u64,
+    ) -> Result<PortAddress, SendError> {
+        if !self.has_port(port) {
+            return Err(SendError::Closed(port));
+        }
+        if len > limits::MESSAGE_BYTES_MAX {
+            return Err(SendError::TooLarge(len));
+        }
+        let (to, service) = match to {
+            Destination::Port(to) => (to, None),
+            Destination::Service(service) => (self.pick(port, class, service)?, Some(service)),
+        };
+        let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
+        let key = FlowKey { from: port, to: to.port, class };
+        if !session.send(now, key, Outgoing { buffer, len, service, tag }) {
+            return Err(SendError::NoNode(to.node));
+        }
+        Ok(to)
+    }
+
+    /// One of the ports that have bound `service`: those that can take a message now first, else any.
+    fn pick(&mut self, port: PortId, class: Class, service: ServiceAddress) -> Result<PortAddress, SendError> {
+        let own = self.config.node;
+        let (slots, by_node) = (&self.slots, &self.by_node);
+        let ready = |to: PortAddress| {
+            let session = by_node.get(&to.node).and_then(|s| slots[*s].session.as_deref());
+            session.is_some_and(|s| s.is_ready_for(port, to.port, class))
+        };
+        match self.table.pick(service, own, ready) {
+            Pick::To(to) => Ok(to),
+            Pick::None => Err(SendError::NoService(service)),
+            Pick::AllBusy => match self.table.pick(service, own, |to| by_node.contains_key(&to.node)) {
+                Pick::To(to) => Ok(to),
+                _ => Err(SendError::NoService(service)),
+            },
+        }
+    }
+
+    /// The application gave memory of `port` back: large messages that waited may come, and credit may move.
+    pub fn handle_consumed(&mut self, port: PortId, store: &mut dyn Store) {
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.retry_waiting(store, port, &self.config);
+            }
+        }
+        self.refresh_credit(port, store);
+    }
+
+    /// Shares what room a port has among the sessions that send to it (protocol.md §6.2).
+    pub(super) fn refresh_credit(&mut self, port: PortId, store: &mut dyn Store) {
+        let (bytes, messages) = store.room(port);
+        let (bytes, messages) = (bytes, messages as u64);
+        let given = || self.slots.iter().filter_map(|s| s.session.as_ref()?.given_credit(port));
+        let count = given().count() as u64;
+        if count == 0 {
+            return;
+        }
+        let promised: u64 = given().map(|g| g.limit_bytes.saturating_sub(g.received_bytes)).sum();
+        let promised_messages: u64 = given().map(|g| g.limit_messages.saturating_sub(g.received_messages)).sum();
+        let mut free = bytes.saturating_sub(promised);
+        let mut free_messages = messages.saturating_sub(promised_messages);
+        for slot in &mut self.slots {
+            let Some(session) = &mut slot.session else { continue };
+            let Some(given) = session.given_credit(port) else { continue };
+            let wish = (given.received_bytes + bytes / count).saturating_sub(given.limit_bytes).min(free);
+            let wish_messages =
+                (given.received_messages + messages / count).saturating_sub(given.limit_messages).min(free_messages);
+            free -= wish;
+            free_messages -= wish_messages;
+            let (limit, limit_messages) = (given.limit_bytes + wish, given.limit_messages + wish_messages);
+            session.give_credit(port, limit, limit_messages);
+        }
+    }
+
+    /// The nodes that have a session with us, ourselves left out.
+    pub fn peers(&self) -> Vec<NodeId> {
+        self.by_node.keys().copied().filter(|n| *n != self.config.node).collect()
+    }
+
+    /// Ends every message of a port that is not confirmed (its owner is gone).
+    pub fn abandon_port(&mut self, now: Instant, port: PortId, store: &mut dyn Store) {
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.abandon_sender(cx!(self, now, store), port);
+            }
+        }
+        self.close_port(now, port, store);
+    }
+}

@@ -1,0 +1,44 @@
+//! Faults that can be planted to prove that the simulator's checks look (docs/testing.md).
+//!
+//! Compiled only with the feature `planted`, which no product build enables.
+
+/// One planted fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Planted {
+    /// A message whose duplicate arrives is delivered twice.
+    DuplicateDelivery,
+    /// What a dead link had in flight is not sent again.
+    ForgottenRetransmission,
+    /// Credit of refused messages is charged twice at the sender.
+    CreditLeak,
+    /// Packets of an earlier session of the peer are accepted.
+    StaleSession,
+    /// The lowest packet of an acknowledged range is taken one too low.
+    AckRangeOffByOne,
+    /// Messages are delivered as they complete.
+    ReorderedDelivery,
+    /// A message's buffer is given back when it is sent, not when it is acknowledged.
+    EarlyRelease,
+    /// The last fragment of a retransmitted range is one byte short.
+    ShortRetransmission,
+    /// A lost credit frame is not sent again.
+    LostCredit,
+    /// A control frame that arrives out of order is dropped.
+    ControlOutOfOrder,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 10] = [
+        Planted::DuplicateDelivery,
+        Planted::ForgottenRetransmission,
+        Planted::CreditLeak,
+        Planted::StaleSession,
+        Planted::AckRangeOffByOne,
+        Planted::ReorderedDelivery,
+        Planted::EarlyRelease,
+        Planted::ShortRetransmission,
+        Planted::LostCredit,
+        Planted::ControlOutOfOrder,
+    ];
+}

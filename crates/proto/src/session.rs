@@ -1,0 +1,620 @@
+//! What two node incarnations share: links, flows, transfers, control frames.
+
+mod control;
+mod outcome;
+mod receive;
+mod schedule;
+mod transmit;
+
+pub use control::Notice;
+pub use transmit::Outcome;
+
+use crate::address::MediaAddress;
+use crate::config::Config;
+use crate::error::Failure;
+use crate::event::Event;
+use crate::flow::receive::ReceiveFlow;
+use crate::flow::send::{Fate, Outgoing, SendCredit, SendFlow};
+use crate::flow::{Class, FlowKey};
+use crate::id::{BearerId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId};
+use crate::limits;
+use crate::link::send::Item;
+use crate::link::state::{LinkEvent, Transition};
+use crate::link::{Link, LinkSpec};
+use crate::service::Feed;
+use crate::slab::Slab;
+use crate::stats::{Drops, SessionStats};
+use crate::store::Store;
+use crate::time::{Duration, Instant};
+use crate::transfer::{ReceiveTransfer, SendTransfer};
+use crate::wire::{self, Hello, LinkStatus, Refuse};
+use arrayvec::{ArrayString, ArrayVec};
+use control::Control;
+use schedule::Schedule;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a call into a session may use.
+pub(crate) struct Cx<'a> {
+    pub now: Instant,
+    pub config: &'a Config,
+    pub store: &'a mut dyn Store,
+    pub events: &'a mut VecDeque<Event>,
+    pub drops: &'a mut Drops,
+}
+
+/// Credit that a port of ours gave to this session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenCredit {
+    pub port: PortId,
+    pub received_bytes: u64,
+    pub received_messages: u64,
+    pub limit_bytes: u64,
+    pub limit_messages: u64,
+    pub told_bytes: u64,
+    pub told_messages: u64,
+    pub dirty: bool,
+    pub wanted: bool,
+}
+
+/// Credit that a port of the peer gave us, with the flows that wait for it.
+#[derive(Debug)]
+struct TakenCredit {
+    credit: SendCredit,
+    waiting: Vec<u32>,
+}
+
+/// Sending half.
+#[derive(Debug, Default)]
+struct Sending {
+    flows: Slab<SendFlow>,
+    by_key: BTreeMap<FlowKey, u32>,
+    credits: Slab<TakenCredit>,
+    credit_of: BTreeMap<PortId, u32>,
+    transfers: Slab<SendTransfer>,
+    refused: Vec<u32>,
+}
+
+/// Receiving half.
+#[derive(Debug, Default)]
+struct Receiving {
+    flows: Slab<ReceiveFlow>,
+    by_key: BTreeMap<FlowKey, u32>,
+    last: Option<(FlowKey, u32)>,
+    credits: Slab<GivenCredit>,
+    credit_of: BTreeMap<PortId, u32>,
+    transfers: Slab<ReceiveTransfer>,
+    waiting: VecDeque<u32>,
+    cts: VecDeque<u32>,
+    refuse: VecDeque<Refuse>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Identity.
+    pub node: NodeId,
+    /// Life.
+    pub incarnation: Incarnation,
+    /// Name.
+    pub name: ArrayString<63>,
+    /// Its machine or namespace.
+    pub host: u64,
+    /// Its index of this session.
+    pub session: SessionId,
+    /// Credit of its ports before they said more.
+    pub initial_credit: (u32, u32),
+    /// How long it may be silent.
+    pub tolerance: Duration,
+    /// Its bearers.
+    pub bearers: ArrayVec<wire::BearerAddress, { wire::handshake::BEARERS_MAX }>,
+}
+
+impl From<&Hello> for Peer {
+    fn from(hello: &Hello) -> Self {
+        Peer {
+            node: hello.node,
+            incarnation: hello.incarnation,
+            name: hello.name,
+            host: hello.host,
+            session: hello.session,
+            initial_credit: hello.initial_credit,
+            tolerance: Duration::ms(hello.tolerance_ms as u64),
+            bearers: hello.bearers.clone(),
+        }
+    }
+}
+
+/// A session with one incarnation of one peer.
+#[derive(Debug)]
+pub struct Session {
+    /// Our index of it.
+    pub index: SessionId,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// We opened it, so we number its links.
+    pub initiator: bool,
+    /// The attempt that made it.
+    pub attempt: u32,
+    /// Its links.
+    pub links: Vec<Link>,
+    /// Counters.
+    pub stats: SessionStats,
+    /// The application was told that the peer is up.
+    pub announced: bool,
+    /// What the peer has still to be told of our bindings.
+    pub(crate) feed: Option<Feed>,
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) closed_by_peer: Option<u16>,
+    pub(crate) credit_wanted: Vec<PortId>,
+    /// A newcomer claims this peer's identity: since when, and the proof of life seen last.
+    pub(crate) contested: Option<Instant>,
+    sending: Sending,
+    receiving: Receiving,
+    schedule: Schedule,
+    control: Control,
+    next_link: u16,
+    last_app_at: Instant,
+    isolated_since: Option<Instant>,
+    last_proof_at: Instant,
+    tolerance: Duration,
+    scratch: Vec<Item>,
+}
+
+/// How long after its last message a session keeps the keepalives of a busy one.
+const BUSY_FOR: Duration = Duration::s(1);
+/// A session that confirmed nothing for this long is given up when a reset says that the peer does not know it.
+const DOUBT: Duration = Duration::ms(50);
+
+impl Session {
+    pub(crate) fn new(now: Instant, index: SessionId, peer: Peer, initiator: bool, attempt: u32, config: &Config) -> Self {
+        let tolerance = config.tolerance.max(peer.tolerance);
+        Session {
+            index,
+            peer,
+            initiator,
+            attempt,
+            links: Vec::new(),
+            stats: SessionStats::default(),
+            announced: false,
+            feed: None,
+            notices: VecDeque::new(),
+            closed_by_peer: None,
+            credit_wanted: Vec::new(),
+            contested: None,
+            sending: Sending::default(),
+            receiving: Receiving::default(),
+            schedule: Schedule::default(),
+            control: Control::default(),
+            next_link: 0,
+            last_app_at: now,
+            isolated_since: Some(now),
+            last_proof_at: now,
+            tolerance,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Number for a new link; only the initiator allocates.
+    pub(crate) fn allocate_link(&mut self) -> LinkId {
+        self.next_link += 1;
+        LinkId(self.next_link)
+    }
+
+    /// Adds a link that then has to be joined.
+    pub(crate) fn add_link(&mut self, now: Instant, spec: LinkSpec, config: &Config) {
+        self.next_link = self.next_link.max(spec.id.0);
+        self.links.push(Link::new(now, spec, config));
+    }
+
+    pub(crate) fn link_index(&self, id: LinkId) -> Option<usize> {
+        self.links.iter().position(|l| l.spec.id == id)
+    }
+
+    /// Whether a link over this pair of attachments exists.
+    pub(crate) fn has_link(&self, bearer: BearerId, to: &MediaAddress) -> bool {
+        self.links.iter().any(|l| l.spec.bearer == bearer && l.spec.to == *to)
+    }
+
+    /// Whether at least one link carries messages.
+    pub fn is_up(&self) -> bool {
+        self.links.iter().any(Link::usable)
+    }
+
+    /// Whether messages went either way lately.
+    pub fn is_busy(&self, now: Instant) -> bool {
+        now.since(self.last_app_at) < BUSY_FOR || !self.sending.flows.iter().all(|(_, f)| f.is_idle())
+    }
+
+    /// When the peer last confirmed anything.
+    pub fn last_proof_at(&self) -> Instant {
+        self.last_proof_at
+    }
+
+    /// Control frames can be queued without growing the log beyond its bound.
+    pub(crate) fn control_has_room(&self) -> bool {
+        self.control.has_room()
+    }
+
+    pub(crate) fn notify(&mut self, notice: Notice) {
+        self.control.push(notice);
+    }
+
+    // ----- what ports do -------------------------------------------------------------------------------------
+
+    /// Queues a message of a local port.
+    pub(crate) fn send(&mut self, now: Instant, key: FlowKey, message: Outgoing) -> bool {
+        let Some(flow_key) = self.send_flow(key) else { return false };
+        let Some(flow) = self.sending.flows.get_mut(flow_key) else { return false };
+        flow.push(message);
+        self.last_app_at = now;
+        self.stats.messages_sent += 1;
+        self.schedule.enqueue_flow(flow_key, flow);
+        true
+    }
+
+    fn send_flow(&mut self, key: FlowKey) -> Option<u32> {
+        if let Some(&k) = self.sending.by_key.get(&key) {
+            return Some(k);
+        }
+        let credit = match self.sending.credit_of.get(&key.to) {
+            Some(&c) => c,
+            None => {
+                let (bytes, messages) = self.peer.initial_credit;
+                let entry = TakenCredit { credit: SendCredit::initial(bytes, messages), waiting: Vec::new() };
+                let c = self.sending.credits.insert(entry)?;
+                self.sending.credit_of.insert(key.to, c);
+                c
+            }
+        };
+        let k = self.sending.flows.insert(SendFlow::new(key, credit))?;
+        self.sending.by_key.insert(key, k);
+        Some(k)
+    }
+
+    /// Whether a message to `to` would be held back for want of credit or behind many others.
+    pub(crate) fn is_ready_for(&self, from: PortId, to: PortId, class: Class) -> bool {
+        let key = FlowKey { from, to, class };
+        let Some(flow) = self.sending.by_key.get(&key).and_then(|k| self.sending.flows.get(*k)) else { return true };
+        flow.unconfirmed() < 256
+    }
+
+    /// Messages of `port` that are not confirmed.
+    pub(crate) fn unconfirmed_of(&self, port: PortId) -> usize {
+        self.sending.flows.iter().filter(|(_, f)| f.key.from == port).map(|(_, f)| f.unconfirmed()).sum()
+    }
+
+    /// A local port is gone and everything it sent was confirmed: forget its flows, tell the peer.
+    pub(crate) fn forget_sender(&mut self, port: PortId) {
+        let keys: Vec<FlowKey> = self.sending.by_key.keys().filter(|k| k.from == port).copied().collect();
+        for key in &keys {
+            if let Some(k) = self.sending.by_key.remove(key) {
+                self.sending.flows.remove(k);
+            }
+        }
+        if !keys.is_empty() {
+            self.control.push(Notice::PortClosed(port));
+        }
+    }
+
+    /// A local port closes: what waits for it is dropped, what comes for it is refused.
+    pub(crate) fn close_receiver(&mut self, store: &mut dyn Store, port: PortId) {
+        let keys: Vec<FlowKey> = self.receiving.by_key.keys().filter(|k| k.to == port).copied().collect();
+        for key in keys {
+            self.end_receive_flow(store, key);
+        }
+        if let Some(credit) = self.receiving.credit_of.remove(&port) {
+            self.receiving.credits.remove(credit);
+        }
+    }
+
+    fn end_receive_flow(&mut self, store: &mut dyn Store, key: FlowKey) {
+        self.receiving.last = None;
+        let Some(mut flow) = self.receiving.by_key.remove(&key).and_then(|k| self.receiving.flows.remove(k)) else {
+            return;
+        };
+        let mut transfers = Vec::new();
+        flow.end(|buffer| store.discard(buffer), |transfer| transfers.push(transfer));
+        for transfer in transfers {
+            if let Some(buffer) = self.receiving.transfers.remove(transfer).and_then(|t| t.buffer()) {
+                store.discard(buffer);
+            }
+        }
+    }
+
+    /// The peer's port is gone: its flows end, and what was on its way to it failed.
+    fn peer_port_closed(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        let keys: Vec<FlowKey> = self.receiving.by_key.keys().filter(|k| k.from == port).copied().collect();
+        for key in keys {
+            self.end_receive_flow(cx.store, key);
+        }
+        self.fail_flows(cx, |key| key.to == port, Failure::NoPort);
+        if let Some(credit) = self.sending.credit_of.remove(&port) {
+            self.sending.credits.remove(credit);
+        }
+    }
+
+    /// Ends the send flows that `which` names and reports every message that they held.
+    fn fail_flows(&mut self, cx: &mut Cx<'_>, which: impl Fn(&FlowKey) -> bool, why: Failure) {
+        let keys: Vec<FlowKey> = self.sending.by_key.keys().filter(|k| which(k)).copied().collect();
+        for key in keys {
+            let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k)) else {
+                continue;
+            };
+            let to = PortAddress { node: self.peer.node, port: key.to };
+            let stats = &mut self.stats;
+            let tokens = flow.end(|message, fate| {
+                cx.store.release(key.from, message.buffer, fate == Fate::Delivered);
+                let why = match (fate, why) {
+                    (Fate::Delivered, _) => return stats.messages_confirmed += 1,
+                    (Fate::NotSent, Failure::Indeterminate) => Failure::NotSent,
+                    (_, why) => why,
+                };
+                stats.messages_failed += 1;
+                cx.events.push_back(Event::SendFailed { port: key.from, buffer: message.buffer, to, why });
+            });
+            for token in tokens {
+                self.sending.transfers.remove(token);
+            }
+        }
+    }
+
+    /// The session is over: every message that it holds comes to an end.
+    pub(crate) fn end(&mut self, cx: &mut Cx<'_>) {
+        self.fail_flows(cx, |_| true, Failure::Indeterminate);
+        let keys: Vec<FlowKey> = self.receiving.by_key.keys().copied().collect();
+        for key in keys {
+            self.end_receive_flow(cx.store, key);
+        }
+    }
+
+    /// Memory for an offered message.
+    pub(crate) fn accept(&mut self, transfer: u32, buffer: crate::id::BufferId) -> bool {
+        let Some(entry) = self.receiving.transfers.get_mut(transfer) else { return false };
+        if entry.buffer().is_some() {
+            return false;
+        }
+        entry.accept(buffer);
+        self.receiving.waiting.retain(|w| *w != transfer);
+        self.receiving.cts.push_back(transfer);
+        true
+    }
+
+    /// Ends every message of a local port that is not confirmed: its owner is gone, and so are the bytes.
+    pub(crate) fn abandon_sender(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        self.fail_flows(cx, |key| key.from == port, Failure::Indeterminate);
+    }
+
+    /// Somebody says that the peer does not know this session: ask, and be patient only for a while.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        for link in &mut self.links {
+            link.probe = Some(wire::ProbeKind::Liveness);
+        }
+        if now.since(self.last_proof_at) > DOUBT {
+            self.isolated_since = Some(Instant::ZERO);
+        }
+    }
+
+    // ----- credit --------------------------------------------------------------------------------------------
+
+    pub(crate) fn given_credit(&self, port: PortId) -> Option<&GivenCredit> {
+        self.receiving.credits.get(*self.receiving.credit_of.get(&port)?)
+    }
+
+    /// Raises what `port` gives to this session, and has it told if that is worth a frame.
+    pub(crate) fn give_credit(&mut self, port: PortId, bytes: u64, messages: u64) {
+        let Some(key) = self.receiving.credit_of.get(&port) else { return };
+        let Some(given) = self.receiving.credits.get_mut(*key) else { return };
+        given.limit_bytes = given.limit_bytes.max(bytes);
+        given.limit_messages = given.limit_messages.max(messages);
+        given.wanted = false;
+        let left = given.told_bytes.saturating_sub(given.received_bytes);
+        let left_messages = given.told_messages.saturating_sub(given.received_messages);
+        let more = given.limit_bytes - given.told_bytes;
+        let more_messages = given.limit_messages - given.told_messages;
+        if more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
+            given.dirty = true;
+        }
+    }
+
+    /// Tries again to find memory for large messages that wait.
+    pub(crate) fn retry_waiting(&mut self, store: &mut dyn Store, port: PortId, config: &Config) {
+        let waiting = std::mem::take(&mut self.receiving.waiting);
+        for key in waiting {
+            let Some(transfer) = self.receiving.transfers.get_mut(key) else { continue };
+            let flow = self.receiving.flows.get(transfer.flow);
+            let mine = transfer.message.to == port && transfer.total <= config.auto_accept_bytes_max;
+            let next = flow.is_some_and(|f| f.next() == transfer.seq);
+            match if mine { store.reserve(port, transfer.total, next) } else { None } {
+                Some(buffer) => {
+                    transfer.accept(buffer);
+                    self.receiving.cts.push_back(key);
+                }
+                None => self.receiving.waiting.push_back(key),
+            }
+        }
+    }
+
+    // ----- time ----------------------------------------------------------------------------------------------
+
+    /// Has the peer been silent for longer than is tolerated?
+    pub(crate) fn is_lost(&self, now: Instant) -> bool {
+        self.isolated_since.is_some_and(|since| now.since(since) >= self.tolerance)
+    }
+
+    /// The earliest moment at which the session wants to be looked at.
+    pub(crate) fn deadline(&self, now: Instant, config: &Config) -> Instant {
+        let busy = self.is_busy(now);
+        let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
+        for link in &self.links {
+            at = at.min(link.deadline(config, busy));
+        }
+        for flow in &self.sending.refused {
+            if let Some(flow) = self.sending.flows.get(*flow) {
+                at = at.min(flow.wakes_at(now));
+            }
+        }
+        at
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let busy = self.is_busy(cx.now);
+        for index in 0..self.links.len() {
+            self.link_timeout(cx, index);
+            self.links[index].check_probe(cx.now, cx.config, busy);
+        }
+        self.retry_refused(cx.now);
+    }
+
+    fn retry_refused(&mut self, now: Instant) {
+        let refused = std::mem::take(&mut self.sending.refused);
+        for key in refused {
+            let Some(flow) = self.sending.flows.get_mut(key) else { continue };
+            if flow.wakes_at(now) == Instant::NEVER {
+                self.schedule.enqueue_flow(key, flow);
+            } else {
+                self.sending.refused.push(key);
+            }
+        }
+    }
+
+    fn link_timeout(&mut self, cx: &mut Cx<'_>, index: usize) {
+        let now = cx.now;
+        if self.links[index].loss_at() <= now {
+            self.detect_losses(cx, index);
+        }
+        if self.links[index].usable() && self.links[index].pto_at() <= now {
+            self.probe_timeout(cx, index);
+        }
+        if self.links[index].state.deadline() <= now
+            && let Some(change) = self.links[index].state.handle_timeout(now)
+        {
+            self.on_transition(cx, index, change);
+        }
+    }
+
+    /// Nothing was confirmed for a probe time-out (protocol.md §5.4): ask, and let other links carry copies; the
+    /// second time in a row the link is suspect.
+    fn probe_timeout(&mut self, cx: &mut Cx<'_>, index: usize) {
+        let link = &mut self.links[index];
+        link.pto_count += 1;
+        link.stats.probe_timeouts += 1;
+        link.probe = Some(wire::ProbeKind::Liveness);
+        let before = cx.now - link.rtt.srtt();
+        let mut items = std::mem::take(&mut self.scratch);
+        link.sent.copy_older(before, |item| items.push(item));
+        let silent = link.pto_count >= 2;
+        self.repeat(&mut items, index);
+        self.scratch = items;
+        if silent {
+            self.link_event(cx, index, LinkEvent::Silence);
+        }
+    }
+
+    /// Feeds an event to a link's state machine and draws the consequences.
+    pub(crate) fn link_event(&mut self, cx: &mut Cx<'_>, index: usize, event: LinkEvent) {
+        if let Some(change) = self.links[index].state.handle(cx.now, event) {
+            self.on_transition(cx, index, change);
+        }
+    }
+
+    fn on_transition(&mut self, cx: &mut Cx<'_>, index: usize, change: Transition) {
+        use crate::link::state::LinkState::{Down, Probation, Suspect, Up};
+        let link = &mut self.links[index];
+        let (id, bearer) = (link.spec.id, link.spec.bearer);
+        let mut items = std::mem::take(&mut self.scratch);
+        match change.to {
+            Suspect => {
+                link.stats.failures += 1;
+                link.probe = Some(wire::ProbeKind::Liveness);
+                link.sent.copy_older(cx.now, |item| items.push(item));
+                self.repeat(&mut items, index);
+            }
+            Down | crate::link::state::LinkState::Damped if change.from != Down => {
+                if matches!(change.from, Up | Probation) {
+                    link.stats.failures += 1;
+                }
+                link.stats.packets_lost += link.sent.abandon(|item| items.push(item));
+                link.pto_count = 0;
+                #[cfg(feature = "planted")]
+                if cx.config.planted(crate::planted::Planted::ForgottenRetransmission) {
+                    items.clear();
+                }
+                self.repeat(&mut items, index);
+                self.control.push(Notice::LinkSet(id, LinkStatus::Down));
+            }
+            Probation => link.window.probation(cx.now),
+            Up => link.pto_count = 0,
+            _ => {}
+        }
+        items.clear();
+        self.scratch = items;
+        self.schedule.forget_choice();
+        self.note_isolation(cx.now);
+        let node = self.peer.node;
+        cx.events.push_back(Event::Link { node, link: id, bearer, from: change.from, to: change.to });
+    }
+
+    pub(crate) fn note_isolation(&mut self, now: Instant) {
+        if self.is_up() {
+            self.isolated_since = None;
+        } else if self.isolated_since.is_none() {
+            self.isolated_since = Some(now);
+        }
+    }
+
+    /// The driver was away for `stall`: deadlines by time are that much later, for we may accuse nobody.
+    pub(crate) fn handle_stall(&mut self, stall: Duration) {
+        for link in &mut self.links {
+            link.sent.shift(stall);
+        }
+        if let Some(since) = &mut self.isolated_since {
+            *since += stall;
+        }
+    }
+
+    /// A bearer's carrier came or went.
+    pub(crate) fn handle_carrier(&mut self, cx: &mut Cx<'_>, bearer: BearerId, carrier: bool) {
+        for index in 0..self.links.len() {
+            if self.links[index].spec.bearer == bearer && self.links[index].carrier != carrier {
+                self.links[index].carrier = carrier;
+                let event = if carrier { LinkEvent::CarrierBack } else { LinkEvent::CarrierLost };
+                self.link_event(cx, index, event);
+                if carrier {
+                    self.links[index].probe = Some(wire::ProbeKind::Join);
+                }
+            }
+        }
+        self.note_isolation(cx.now);
+    }
+
+    /// Credit frames, grants and refusals that wait, for reports and tests.
+    pub fn backlog(&self) -> (usize, usize) {
+        (self.receiving.cts.len() + self.receiving.refuse.len(), self.schedule.len())
+    }
+
+    /// Flows that exist, sending and receiving, and transfers, sending and receiving.
+    pub fn sizes(&self) -> [usize; 4] {
+        [
+            self.sending.flows.len(),
+            self.receiving.flows.len(),
+            self.sending.transfers.len(),
+            self.receiving.transfers.len(),
+        ]
+    }
+}
+
+/// Credit of a port before it said anything (protocol.md §6.2).
+pub(crate) fn initial_given(port: PortId) -> GivenCredit {
+    let (bytes, messages) = limits::INITIAL_CREDIT;
+    GivenCredit {
+        port,
+        received_bytes: 0,
+        received_messages: 0,
+        limit_bytes: bytes as u64,
+        limit_messages: messages as u64,
+        told_bytes: bytes as u64,
+        told_messages: messages as u64,
+        dirty: false,
+        wanted: false,
+    }
+}

@@ -1,0 +1,216 @@
+//! Control frames: few, small, processed by the peer exactly once and in order (protocol.md §5.5).
+
+use crate::id::{Incarnation, LinkId, NodeId, PortId};
+use crate::limits;
+use crate::wire::{self, Binding, LinkStatus};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A control frame as a value that owns what it says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// Records of a node's binding log.
+    Bindings {
+        /// Whose.
+        origin: NodeId,
+        /// Which life.
+        incarnation: Incarnation,
+        /// Number of the first record.
+        log_seq: u64,
+        /// The records.
+        records: Vec<Binding>,
+    },
+    /// A port of the sender is gone.
+    PortClosed(PortId),
+    /// News of a link.
+    LinkSet(LinkId, LinkStatus),
+}
+
+impl Notice {
+    /// Bytes of its frame.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Notice::Bindings { records, .. } => 40 + 40 * records.len(),
+            Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
+        }
+    }
+
+    /// Writes its frame.
+    pub fn emit(&self, number: u32, out: &mut Vec<u8>) {
+        match self {
+            Notice::Bindings { origin, incarnation, log_seq, records } => {
+                wire::Bindings::emit(number, *origin, *incarnation, *log_seq, records, out);
+            }
+            Notice::PortClosed(port) => wire::Frame::PortClosed(number, *port).emit(out),
+            Notice::LinkSet(link, status) => {
+                wire::LinkSet { control: number, link: *link, status: *status }.emit(out);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Pending {
+    notice: Notice,
+    confirmed: bool,
+}
+
+/// Control frames of one session, both ways.
+#[derive(Debug, Default)]
+pub struct Control {
+    base: u32,
+    pending: VecDeque<Pending>,
+    sent: u32,
+    again: VecDeque<u32>,
+    expected: u32,
+    held: BTreeMap<u32, Notice>,
+}
+
+/// What became of a control frame that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// Taken, or seen before.
+    Taken,
+    /// Too far ahead: not to be acknowledged.
+    TooFar,
+}
+
+impl Control {
+    /// Whether another notice may be queued.
+    pub fn has_room(&self) -> bool {
+        self.pending.len() < limits::CONTROL_FRAMES_MAX
+    }
+
+    /// Queues a notice. Callers that produce many ask `has_room` first; single ones always fit.
+    pub fn push(&mut self, notice: Notice) {
+        self.pending.push_back(Pending { notice, confirmed: false });
+    }
+
+    /// Whether something is to be sent.
+    pub fn ready(&self) -> bool {
+        !self.again.is_empty() || (self.sent as usize) < self.pending.len()
+    }
+
+    /// Whether everything was confirmed.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The next notice to send that fits into `room` bytes, with its number.
+    pub fn take(&mut self, room: usize) -> Option<(u32, &Notice)> {
+        while let Some(&number) = self.again.front() {
+            let index = number.wrapping_sub(self.base) as usize;
+            match self.pending.get(index) {
+                Some(p) if !p.confirmed => {
+                    if p.notice.bytes() > room {
+                        return None;
+                    }
+                    self.again.pop_front();
+                    return Some((number, &self.pending[index].notice));
+                }
+                _ => drop(self.again.pop_front()),
+            }
+        }
+        // The window keeps the peer's memory bounded.
+        if self.sent as usize >= limits::CONTROL_FRAMES_MAX {
+            return None;
+        }
+        let entry = self.pending.get(self.sent as usize)?;
+        if entry.notice.bytes() > room {
+            return None;
+        }
+        let number = self.base.wrapping_add(self.sent);
+        self.sent += 1;
+        Some((number, &entry.notice))
+    }
+
+    /// The peer has number `number`.
+    pub fn confirm(&mut self, number: u32) {
+        if let Some(p) = self.pending.get_mut(number.wrapping_sub(self.base) as usize) {
+            p.confirmed = true;
+        }
+        while self.sent > 0 && self.pending.front().is_some_and(|p| p.confirmed) {
+            self.pending.pop_front();
+            self.base = self.base.wrapping_add(1);
+            self.sent -= 1;
+        }
+    }
+
+    /// Number `number` was lost on the way.
+    pub fn repeat(&mut self, number: u32) {
+        if self.pending.get(number.wrapping_sub(self.base) as usize).is_some_and(|p| !p.confirmed) {
+            self.again.push_back(number);
+        }
+    }
+
+    /// Takes in a notice of the peer.
+    pub fn receive(&mut self, number: u32, notice: impl FnOnce() -> Notice) -> Received {
+        let ahead = number.wrapping_sub(self.expected);
+        if ahead > u32::MAX / 2 {
+            return Received::Taken;
+        }
+        if ahead as usize >= limits::CONTROL_FRAMES_MAX {
+            return Received::TooFar;
+        }
+        self.held.entry(number).or_insert_with(notice);
+        Received::Taken
+    }
+
+    /// The next notice in order, if it is here.
+    pub fn next(&mut self) -> Option<Notice> {
+        let notice = self.held.remove(&self.expected)?;
+        self.expected = self.expected.wrapping_add(1);
+        Some(notice)
+    }
+
+    /// Drops what waits out of order (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn drop_held(&mut self) {
+        self.held.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(n: u32) -> Notice {
+        Notice::PortClosed(PortId(n))
+    }
+
+    #[test]
+    fn notices_are_processed_once_and_in_order() {
+        let mut control = Control::default();
+        for n in [2, 0, 0, 2] {
+            assert_eq!(control.receive(n, || notice(n)), Received::Taken);
+        }
+        assert_eq!(control.next(), Some(notice(0)));
+        assert_eq!(control.next(), None);
+        control.receive(1, || notice(1));
+        assert_eq!(control.next(), Some(notice(1)));
+        assert_eq!(control.next(), Some(notice(2)));
+        control.receive(2, || notice(2));
+        assert_eq!(control.next(), None);
+        assert_eq!(control.receive(3 + 256, || notice(0)), Received::TooFar);
+    }
+
+    #[test]
+    fn a_lost_notice_goes_out_again_and_a_confirmed_one_does_not() {
+        let mut control = Control::default();
+        for n in 0..3 {
+            control.push(notice(n));
+        }
+        for n in 0..3 {
+            assert_eq!(control.take(100), Some((n, &notice(n))));
+        }
+        control.repeat(0);
+        control.repeat(1);
+        control.confirm(1);
+        control.confirm(2);
+        assert_eq!(control.take(100), Some((0, &notice(0))));
+        assert_eq!(control.take(100), None);
+        control.confirm(0);
+        assert!(control.is_settled());
+        control.push(notice(3));
+        assert_eq!(control.take(100), Some((3, &notice(3))));
+    }
+}

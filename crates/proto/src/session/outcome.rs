@@ -1,0 +1,167 @@
+//! What acknowledgement and loss of packets mean to what they carried (protocol.md §5.4).
+
+use super::{Cx, Session};
+use crate::error::Violation;
+use crate::id::PortId;
+use crate::link::send::{Item, ranges_of};
+use crate::link::state::LinkEvent;
+use crate::link::window::AckSample;
+use crate::store::Store;
+use crate::time::Duration;
+use crate::wire::Ack;
+
+impl Session {
+    /// Takes in an ACK frame. An error: the peer acknowledges what was never sent.
+    pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> Result<(), Violation> {
+        let Some(index) = self.link_index(ack.link) else { return Ok(()) };
+        let mut items = std::mem::take(&mut self.scratch);
+        let link = &mut self.links[index];
+        let inflight = link.sent.inflight_bytes();
+        let told = link.sent.acknowledge(ranges_of(ack), |item| items.push(item));
+        let told = match told {
+            Ok(told) => told,
+            Err(violation) => {
+                items.clear();
+                self.scratch = items;
+                return Err(violation);
+            }
+        };
+        if told.packets + told.spurious > 0 {
+            link.pto_count = 0;
+            let rtt = Duration::between_stamps(cx.now.stamp(), ack.stamp_echo);
+            let delay = Duration((ack.delay as u64) << 8);
+            if told.largest_is_new {
+                link.rtt.sample(cx.now, rtt, delay);
+            }
+            if told.spurious > 0 {
+                link.stats.packets_lost_spuriously += told.spurious;
+                link.sent.on_spurious_loss();
+            }
+            link.window.on_ack(
+                cx.now,
+                AckSample {
+                    acked_bytes: told.bytes,
+                    rx_bytes: ack.rx_bytes,
+                    rx_clock: ack.rx_clock,
+                    rtt: link.rtt.latest(),
+                    rtt_min: link.rtt.min(),
+                    inflight_before: inflight,
+                    app_limited: inflight + link.train_bytes() < link.window.cwnd() && !link.blocked,
+                    queueing: Duration((ack.queueing as u64) << 8),
+                },
+            );
+            self.last_proof_at = cx.now;
+        }
+        let proof = told.packets + told.spurious > 0;
+        self.confirm(cx.store, &mut items, index, cx.now);
+        self.scratch = items;
+        self.detect_losses(cx, index);
+        if proof {
+            self.link_event(cx, index, LinkEvent::ProofOfLife);
+        }
+        Ok(())
+    }
+
+    /// Looks for losses on a link and has what was lost sent again.
+    pub(super) fn detect_losses(&mut self, cx: &mut Cx<'_>, index: usize) {
+        let mut items = std::mem::take(&mut self.scratch);
+        let link = &mut self.links[index];
+        let threshold = link.rtt.time_threshold();
+        let inflight = link.sent.inflight_bytes();
+        let (packets, again) = link.sent.detect(cx.now, threshold, |item| items.push(item));
+        link.set_loss_at(again);
+        if packets > 0 {
+            link.stats.packets_lost += packets;
+            link.window.on_loss(cx.now, packets, inflight);
+            link.mtu.on_packet_lost(cx.now, link.mtu.current());
+            self.repeat(&mut items, index);
+        }
+        self.scratch = items;
+    }
+
+    /// Everything in `items` arrived.
+    fn confirm(&mut self, store: &mut dyn Store, items: &mut Vec<Item>, link: usize, now: crate::time::Instant) {
+        for item in items.drain(..) {
+            match item {
+                Item::Messages { flow, first, count } => {
+                    let Some(flow) = self.sending.flows.get_mut(flow) else { continue };
+                    let (port, stats) = (flow.key.from, &mut self.stats);
+                    flow.confirm_whole(first, count, |m| {
+                        stats.messages_confirmed += 1;
+                        store.release(port, m.buffer, true);
+                    });
+                }
+                Item::Fragment { flow, seq, offset, len } => {
+                    let Some(flow) = self.sending.flows.get_mut(flow) else { continue };
+                    let (port, stats) = (flow.key.from, &mut self.stats);
+                    flow.confirm_part(seq, offset, len, |m| {
+                        stats.messages_confirmed += 1;
+                        store.release(port, m.buffer, true);
+                    });
+                }
+                Item::Extent { token, offset, len } => self.confirm_extent(store, token, offset, len),
+                Item::Control { number } => self.control.confirm(number),
+                Item::MtuProbe { size } => self.links[link].mtu.on_probe_acked(now, size),
+                Item::Rts { .. } | Item::Credit { .. } | Item::Cts { .. } => {}
+            }
+        }
+    }
+
+    fn confirm_extent(&mut self, store: &mut dyn Store, token: u32, offset: u64, len: u32) {
+        let Some(transfer) = self.sending.transfers.get_mut(token) else { return };
+        if !transfer.confirm(offset, len) {
+            return;
+        }
+        let (flow, seq) = (transfer.flow, transfer.seq);
+        self.sending.transfers.remove(token);
+        let Some(flow) = self.sending.flows.get_mut(flow) else { return };
+        let (port, stats) = (flow.key.from, &mut self.stats);
+        flow.confirm_message(seq, |m| {
+            stats.messages_confirmed += 1;
+            store.release(port, m.buffer, true);
+        });
+    }
+
+    /// Everything in `items` must go out again, by whichever link takes it.
+    pub(super) fn repeat(&mut self, items: &mut Vec<Item>, _link: usize) {
+        for item in items.drain(..) {
+            match item {
+                Item::Messages { flow, first, count } => self.repeat_in_flow(flow, |f| f.repeat_whole(first, count)),
+                Item::Rts { flow, seq } => self.repeat_in_flow(flow, |f| f.repeat_whole(seq, 1)),
+                Item::Fragment { flow, seq, offset, len } => {
+                    self.repeat_in_flow(flow, |f| f.repeat_part(seq, offset, len));
+                }
+                Item::Extent { token, offset, len } => {
+                    let Some(transfer) = self.sending.transfers.get_mut(token) else { continue };
+                    transfer.repeat(offset, len);
+                    let class = self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
+                    self.schedule.enqueue_transfer(token, class, transfer);
+                }
+                Item::Control { number } => self.control.repeat(number),
+                Item::Credit { port } => self.repeat_credit(port),
+                Item::Cts { transfer } => {
+                    if let Some(entry) = self.receiving.transfers.get_mut(transfer.0) {
+                        entry.dirty = true;
+                        self.receiving.cts.push_back(transfer.0);
+                    }
+                }
+                Item::MtuProbe { .. } => {}
+            }
+        }
+    }
+
+    fn repeat_in_flow(&mut self, key: u32, repeat: impl FnOnce(&mut crate::flow::send::SendFlow)) {
+        if let Some(flow) = self.sending.flows.get_mut(key) {
+            repeat(flow);
+            self.schedule.enqueue_flow(key, flow);
+        }
+    }
+
+    fn repeat_credit(&mut self, port: PortId) {
+        if let Some(key) = self.receiving.credit_of.get(&port)
+            && let Some(given) = self.receiving.credits.get_mut(*key)
+        {
+            given.dirty = true;
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! Packets in: what each frame does. The `match` in `frame` is the table of contents.
+
+use super::{Cx, GivenCredit, Notice, Session, initial_given};
+use crate::error::{Failure, Violation};
+use crate::event::Event;
+use crate::flow::receive::{Arrived, Partial, Place, ReceiveFlow, Slot};
+use crate::flow::{Class, FlowKey};
+use crate::id::PortAddress;
+use crate::limits::{self, credit_cost};
+use crate::link::recv::Seen;
+use crate::link::state::LinkEvent;
+use crate::ranges::RangeSet;
+use crate::time::Duration;
+use crate::transfer::{Placed, ReceiveTransfer};
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW};
+use crate::wire::{self, Frame, Frames, Header, Message, ProbeKind, ProbeReply, RefuseReason};
+use std::collections::VecDeque;
+
+/// Whether a frame was taken. A packet is acknowledged only if all of its frames were (protocol.md §5.4).
+enum Taken {
+    Yes,
+    /// Not now: the sender keeps it and sends it again.
+    No,
+    /// The peer breaks the protocol; the packet is dropped.
+    Breach(Violation),
+}
+
+impl Session {
+    /// One verified packet of this session, received on its link `index`.
+    pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, index: usize, header: &Header, packet: &[u8], ce: bool) {
+        let link = &mut self.links[index];
+        match link.received.seen(header.number) {
+            Seen::New => {}
+            Seen::Duplicate => {
+                cx.drops.duplicate_packet += 1;
+                return link.received.on_duplicate(cx.now);
+            }
+            Seen::TooOld => {
+                cx.drops.stale_packet += 1;
+                return;
+            }
+        }
+        let mut all = true;
+        for frame in Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES) {
+            let Ok(frame) = frame else {
+                cx.drops.malformed += 1;
+                return;
+            };
+            match self.frame(cx, index, frame) {
+                Taken::Yes => {}
+                Taken::No => all = false,
+                Taken::Breach(_) => {
+                    cx.drops.violation += 1;
+                    return;
+                }
+            }
+        }
+        let link = &mut self.links[index];
+        link.stats.packets_received += 1;
+        link.stats.bytes_received += packet.len() as u64;
+        if all {
+            let (eliciting, at_once) = (header.has(FLAG_ACK_ELICITING), header.has(FLAG_ACK_NOW));
+            link.received.record(cx.now, header.number, packet.len() as u32, header.stamp, eliciting, at_once, ce);
+        }
+        self.take_notices(cx);
+    }
+
+    fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: Frame<'_>) -> Taken {
+        match frame {
+            Frame::Message(message, payload) => self.on_message(cx, &message, payload),
+            Frame::Fragment(f, payload) => self.on_part(cx, &f.message, f.total as u64, f.offset as u64, payload),
+            Frame::TransferFragment(f, payload) => self.on_transfer_part(cx, f.transfer.0, f.offset, payload),
+            Frame::Ack(ack) => match self.on_ack(cx, &ack) {
+                Ok(()) => Taken::Yes,
+                Err(violation) => Taken::Breach(violation),
+            },
+            Frame::Rts(rts) => self.on_rts(cx, &rts),
+            Frame::Cts(cts) => self.on_cts(&cts),
+            Frame::Credit(credit) => self.on_credit(&credit),
+            Frame::Refuse(refuse) => self.on_refuse(cx, &refuse),
+            Frame::Probe(probe) => self.on_probe(cx, index, &probe),
+            Frame::ProbeReply(reply) => self.on_probe_reply(cx, index, &reply),
+            Frame::Bindings(b) => self.on_control(b.control, || Notice::Bindings {
+                origin: b.origin,
+                incarnation: b.incarnation,
+                log_seq: b.log_seq,
+                records: b.iter().collect(),
+            }),
+            Frame::PortClosed(number, port) => self.on_control(number, || Notice::PortClosed(port)),
+            Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status)),
+            Frame::Close(close) => {
+                self.closed_by_peer = Some(close.reason);
+                Taken::Yes
+            }
+            Frame::BearerState(_) => Taken::Yes,
+            Frame::TransferAbort(..) | Frame::Skipped(_) => {
+                cx.drops.skipped_frame += 1;
+                Taken::Yes
+            }
+        }
+    }
+
+    // ----- messages ------------------------------------------------------------------------------------------
+
+    fn on_message(&mut self, cx: &mut Cx<'_>, m: &Message, payload: &[u8]) -> Taken {
+        let key = match self.receive_flow(cx, m) {
+            Ok(key) => key,
+            Err(taken) => return taken,
+        };
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
+        match flow.place(m.seq) {
+            Place::Old => self.duplicate(cx, key, m, payload),
+            Place::Beyond => Taken::Breach(Violation::BeyondWindow),
+            Place::At(at) => match flow.peek(at) {
+                None | Some(Slot::Empty) => self.store_whole(cx, key, at, m, payload),
+                Some(Slot::Partial(_)) => self.on_part(cx, m, payload.len() as u64, 0, payload),
+                Some(_) => self.duplicate(cx, key, m, payload),
+            },
+        }
+    }
+
+    fn duplicate(&mut self, cx: &mut Cx<'_>, _flow: u32, _m: &Message, _payload: &[u8]) -> Taken {
+        cx.drops.duplicate_message += 1;
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::DuplicateDelivery)
+            && let Some(buffer) = cx.store.reserve(_m.to, _payload.len() as u64, true)
+        {
+            cx.store.place(buffer, 0, _payload);
+            let arrived = Arrived { buffer, len: _payload.len() as u64, service: _m.service, tag: _m.tag };
+            if let Some(flow) = self.receiving.flows.get(_flow) {
+                deliver(cx.events, self.peer.node, flow.key, arrived);
+            }
+        }
+        Taken::Yes
+    }
+
+    fn store_whole(&mut self, cx: &mut Cx<'_>, key: u32, at: usize, m: &Message, payload: &[u8]) -> Taken {
+        let len = payload.len() as u64;
+        let Some(buffer) = cx.store.reserve(m.to, len, at == 0) else {
+            return self.refuse(m, RefuseReason::NoRoom);
+        };
+        cx.store.place(buffer, 0, payload);
+        let arrived = Arrived { buffer, len, service: m.service, tag: m.tag };
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
+        let credit = flow.credit;
+        if at == 0 {
+            flow.pass();
+            self.stats.messages_received += 1;
+            deliver(cx.events, self.peer.node, flow.key, arrived);
+            let more = !flow.is_empty();
+            self.charge(cx, credit, len, true);
+            if more {
+                self.drain(cx, key);
+            }
+        } else {
+            *flow.slot(at) = Slot::Arrived(arrived);
+            self.charge(cx, credit, len, true);
+            #[cfg(feature = "planted")]
+            self.drain(cx, key);
+        }
+        Taken::Yes
+    }
+
+    fn on_part(&mut self, cx: &mut Cx<'_>, m: &Message, total: u64, offset: u64, payload: &[u8]) -> Taken {
+        if total == 0 || total > limits::EAGER_BYTES_MAX || offset + payload.len() as u64 > total {
+            return Taken::Breach(Violation::Inconsistent);
+        }
+        let key = match self.receive_flow(cx, m) {
+            Ok(key) => key,
+            Err(taken) => return taken,
+        };
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
+        let at = match flow.place(m.seq) {
+            Place::Old => return self.duplicate(cx, key, m, &[]),
+            Place::Beyond => return Taken::Breach(Violation::BeyondWindow),
+            Place::At(at) => at,
+        };
+        let credit = flow.credit;
+        if matches!(flow.peek(at), None | Some(Slot::Empty)) {
+            let Some(buffer) = cx.store.reserve(m.to, total, at == 0) else {
+                return self.refuse(m, RefuseReason::NoRoom);
+            };
+            let partial = Partial { buffer, total: total as u32, got: RangeSet::new(), service: None, tag: None };
+            *flow.slot(at) = Slot::Partial(Box::new(partial));
+            self.charge(cx, credit, total, true);
+        }
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
+        let Slot::Partial(partial) = flow.slot(at) else { return self.duplicate(cx, key, m, &[]) };
+        if partial.total as u64 != total {
+            return Taken::Breach(Violation::Inconsistent);
+        }
+        let end = offset + payload.len() as u64;
+        for (from, to) in partial.got.missing(offset, end) {
+            cx.store.place(partial.buffer, from, &payload[(from - offset) as usize..(to - offset) as usize]);
+        }
+        partial.got.insert(offset, end);
+        if offset == 0 {
+            (partial.service, partial.tag) = (m.service, m.tag);
+        }
+        if partial.got.covers(0, total) {
+            let arrived = Arrived { buffer: partial.buffer, len: total, service: partial.service, tag: partial.tag };
+            *flow.slot(at) = Slot::Arrived(arrived);
+            self.drain(cx, key);
+        }
+        Taken::Yes
+    }
+
+    fn on_rts(&mut self, cx: &mut Cx<'_>, rts: &wire::Rts) -> Taken {
+        if rts.total > limits::MESSAGE_BYTES_MAX || rts.total == 0 {
+            return Taken::Breach(Violation::Inconsistent);
+        }
+        let key = match self.receive_flow(cx, &rts.message) {
+            Ok(key) => key,
+            Err(taken) => return taken,
+        };
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
+        let at = match flow.place(rts.message.seq) {
+            Place::Old => return Taken::Yes,
+            Place::Beyond => return Taken::Breach(Violation::BeyondWindow),
+            Place::At(at) => at,
+        };
+        if let Some(Slot::Transfer(existing)) = flow.peek(at) {
+            self.receiving.cts.push_back(*existing);
+            return Taken::Yes;
+        }
+        if !matches!(flow.peek(at), None | Some(Slot::Empty)) {
+            return Taken::Yes;
+        }
+        if self.receiving.transfers.len() >= limits::TRANSFERS_MAX {
+            return self.refuse(&rts.message, RefuseReason::NoRoom);
+        }
+        let mut transfer = ReceiveTransfer::new(key, flow.next() + at as u64, rts);
+        let memory = if rts.total <= cx.config.auto_accept_bytes_max {
+            cx.store.reserve(rts.message.to, rts.total, at == 0)
+        } else {
+            None
+        };
+        let accepted = memory.is_some();
+        if let Some(buffer) = memory {
+            transfer.accept(buffer);
+        }
+        let Some(number) = self.receiving.transfers.insert(transfer) else {
+            return self.refuse(&rts.message, RefuseReason::NoRoom);
+        };
+        *flow.slot(at) = Slot::Transfer(number);
+        let credit = flow.credit;
+        self.charge(cx, credit, 0, false);
+        if accepted {
+            self.receiving.cts.push_back(number);
+        } else {
+            self.receiving.waiting.push_back(number);
+            self.offer_head(cx, key);
+        }
+        Taken::Yes
+    }
+
+    fn on_transfer_part(&mut self, cx: &mut Cx<'_>, number: u32, offset: u64, payload: &[u8]) -> Taken {
+        let Some(transfer) = self.receiving.transfers.get_mut(number) else {
+            // Finished, and repeated because an acknowledgement was lost.
+            cx.drops.duplicate_message += 1;
+            return Taken::Yes;
+        };
+        let store = &mut *cx.store;
+        let placed = transfer.place(offset, payload.len(), |buffer, at, from, to| {
+            store.place(buffer, at, &payload[from..to]);
+        });
+        match placed {
+            Placed::Some => {}
+            Placed::No => {
+                cx.drops.holes += 1;
+                return Taken::No;
+            }
+            Placed::Complete(buffer) => {
+                let (flow, seq, m) = (transfer.flow, transfer.seq, transfer.message);
+                let arrived = Arrived { buffer, len: transfer.total, service: m.service, tag: m.tag };
+                self.receiving.transfers.remove(number);
+                if let Some(entry) = self.receiving.flows.get_mut(flow) {
+                    entry.complete_transfer(seq, arrived);
+                }
+                self.drain(cx, flow);
+            }
+        }
+        self.note_traffic(cx);
+        Taken::Yes
+    }
+
+    /// Delivers what is complete and in order; asks for memory if the next message needs it.
+    fn drain(&mut self, cx: &mut Cx<'_>, key: u32) {
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return };
+        while let Some(arrived) = flow.pop() {
+            self.stats.messages_received += 1;
+            deliver(cx.events, self.peer.node, flow.key, arrived);
+        }
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::ReorderedDelivery) {
+            while let Some(arrived) = flow.pop_any() {
+                deliver(cx.events, self.peer.node, flow.key, arrived);
+            }
+        }
+        self.offer_head(cx, key);
+    }
+
+    fn offer_head(&mut self, cx: &mut Cx<'_>, key: u32) {
+        let Some(flow) = self.receiving.flows.get(key) else { return };
+        let Some(number) = flow.head_transfer() else { return };
+        let Some(transfer) = self.receiving.transfers.get_mut(number) else { return };
+        if transfer.buffer().is_none() && !transfer.offered {
+            transfer.offered = true;
+            let from = PortAddress { node: self.peer.node, port: flow.key.from };
+            let (port, len) = (flow.key.to, transfer.total);
+            cx.events.push_back(Event::Offer { port, from, len, session: self.index, transfer: number });
+        }
+    }
+
+    /// The flow of a message, made at its first one.
+    fn receive_flow(&mut self, cx: &mut Cx<'_>, m: &Message) -> Result<u32, Taken> {
+        let key = FlowKey { from: m.from, to: m.to, class: Class::from_bits(m.class) };
+        if let Some((last, k)) = self.receiving.last
+            && last == key
+        {
+            return Ok(k);
+        }
+        if let Some(&k) = self.receiving.by_key.get(&key) {
+            self.receiving.last = Some((key, k));
+            return Ok(k);
+        }
+        if !cx.store.has_port(m.to) {
+            return Err(self.refuse(m, RefuseReason::NoPort));
+        }
+        let full = || Taken::Breach(Violation::TooMany);
+        let credit = match self.receiving.credit_of.get(&m.to) {
+            Some(&c) => c,
+            None => {
+                let c = self.receiving.credits.insert(initial_given(m.to)).ok_or_else(full)?;
+                self.receiving.credit_of.insert(m.to, c);
+                c
+            }
+        };
+        let k = self.receiving.flows.insert(ReceiveFlow::new(key, credit)).ok_or_else(full)?;
+        self.receiving.by_key.insert(key, k);
+        self.receiving.last = Some((key, k));
+        Ok(k)
+    }
+
+    fn charge(&mut self, cx: &mut Cx<'_>, credit: u32, bytes: u64, eager: bool) {
+        self.note_traffic(cx);
+        let Some(given) = self.receiving.credits.get_mut(credit) else { return };
+        given.received_bytes += if eager { credit_cost(bytes) } else { 0 };
+        given.received_messages += 1;
+        if !given.wanted && runs_low(given) {
+            given.wanted = true;
+            self.credit_wanted.push(given.port);
+        }
+    }
+
+    fn note_traffic(&mut self, cx: &Cx<'_>) {
+        self.last_app_at = cx.now;
+    }
+
+    fn refuse(&mut self, m: &Message, reason: RefuseReason) -> Taken {
+        self.stats.messages_refused += 1;
+        let known = self.receiving.refuse.iter().any(|r| r.from == m.from && r.to == m.to && r.class == m.class);
+        if !known {
+            let (from, to, seq, class) = (m.from, m.to, m.seq, m.class);
+            let retry_after_us = 500;
+            let refuse = wire::Refuse { control: 0, from, to, seq, class, reason, retry_after_us };
+            self.receiving.refuse.push_back(refuse);
+        }
+        Taken::No
+    }
+
+    // ----- flow control --------------------------------------------------------------------------------------
+
+    fn on_cts(&mut self, cts: &wire::Cts) -> Taken {
+        let Some(transfer) = self.sending.transfers.get_mut(cts.token) else { return Taken::Yes };
+        transfer.grant(cts);
+        let class = self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
+        self.schedule.enqueue_transfer(cts.token, class, transfer);
+        Taken::Yes
+    }
+
+    fn on_credit(&mut self, credit: &wire::Credit) -> Taken {
+        let Some(&key) = self.sending.credit_of.get(&credit.port) else { return Taken::Yes };
+        let Some(taken) = self.sending.credits.get_mut(key) else { return Taken::Yes };
+        if !taken.credit.raise(credit.bytes, credit.messages) {
+            return Taken::Yes;
+        }
+        let waiting = std::mem::take(&mut taken.waiting);
+        for flow_key in waiting {
+            if let Some(flow) = self.sending.flows.get_mut(flow_key) {
+                self.schedule.enqueue_flow(flow_key, flow);
+            }
+        }
+        Taken::Yes
+    }
+
+    fn on_refuse(&mut self, cx: &mut Cx<'_>, refuse: &wire::Refuse) -> Taken {
+        if refuse.reason != RefuseReason::NoRoom {
+            let why = if refuse.reason == RefuseReason::NoPort { Failure::NoPort } else { Failure::TooLarge };
+            self.fail_flows(cx, |key| key.to == refuse.to, why);
+            return Taken::Yes;
+        }
+        let key = FlowKey { from: refuse.from, to: refuse.to, class: Class::from_bits(refuse.class) };
+        let Some(&k) = self.sending.by_key.get(&key) else { return Taken::Yes };
+        let Some(flow) = self.sending.flows.get_mut(k) else { return Taken::Yes };
+        flow.refused(cx.now + Duration::us(refuse.retry_after_us.clamp(100, 100_000) as u64));
+        if !self.sending.refused.contains(&k) {
+            self.sending.refused.push(k);
+        }
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::CreditLeak)
+            && let Some(taken) = self.sending.credits.get_mut(flow.credit)
+        {
+            taken.credit.used_bytes += 65_536;
+        }
+        Taken::Yes
+    }
+
+    // ----- supervision ---------------------------------------------------------------------------------------
+
+    fn on_probe(&mut self, cx: &mut Cx<'_>, index: usize, probe: &wire::Probe) -> Taken {
+        let Some(about) = self.link_index(probe.about) else { return Taken::Yes };
+        let link = &self.links[about];
+        let reply = ProbeReply {
+            id: probe.id,
+            about: probe.about,
+            kind: probe.kind,
+            last_rx: link.received.largest().unwrap_or(0),
+            last_rx_age: (link.received.silent_since(cx.now).0 >> 8).min(u32::MAX as u64) as u32,
+            next_tx: link.sent.next(),
+            carrier: link.carrier,
+            stall_us: 0,
+            size: probe.size,
+        };
+        let carrying = &mut self.links[index];
+        if probe.kind == ProbeKind::Join || probe.kind == ProbeKind::State {
+            if carrying.replies.is_full() {
+                carrying.replies.remove(0);
+            }
+            carrying.replies.push(reply);
+            if probe.kind == ProbeKind::Join && !carrying.usable() && carrying.probe.is_none() {
+                carrying.probe = Some(ProbeKind::Join);
+            }
+        }
+        Taken::Yes
+    }
+
+    fn on_probe_reply(&mut self, cx: &mut Cx<'_>, index: usize, reply: &ProbeReply) -> Taken {
+        if reply.kind == ProbeKind::Join && self.links[index].spec.id == reply.about {
+            self.link_event(cx, index, LinkEvent::Joined);
+            self.last_proof_at = cx.now;
+        }
+        Taken::Yes
+    }
+
+    fn on_control(&mut self, number: u32, notice: impl FnOnce() -> Notice) -> Taken {
+        match self.control.receive(number, notice) {
+            super::control::Received::Taken => Taken::Yes,
+            super::control::Received::TooFar => Taken::Breach(Violation::BeyondControlWindow),
+        }
+    }
+
+    fn take_notices(&mut self, cx: &mut Cx<'_>) {
+        while let Some(notice) = self.control.next() {
+            match notice {
+                Notice::PortClosed(port) => self.peer_port_closed(cx, port),
+                Notice::LinkSet(id, wire::LinkStatus::Down) => {
+                    if let Some(index) = self.link_index(id) {
+                        self.link_event(cx, index, LinkEvent::PeerSaysDown);
+                    }
+                }
+                Notice::LinkSet(..) => {}
+                bindings @ Notice::Bindings { .. } => self.notices.push_back(bindings),
+            }
+        }
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::ControlOutOfOrder) {
+            self.control.drop_held();
+        }
+    }
+}
+
+fn runs_low(given: &GivenCredit) -> bool {
+    let window = given.told_bytes.saturating_sub(given.received_bytes);
+    let messages = given.told_messages.saturating_sub(given.received_messages);
+    window < 1 << 20 || messages < 8_192
+}
+
+fn deliver(events: &mut VecDeque<Event>, node: crate::id::NodeId, key: FlowKey, arrived: Arrived) {
+    let Arrived { buffer, len, service, tag } = arrived;
+    let from = PortAddress { node, port: key.from };
+    events.push_back(Event::Message { port: key.to, from, service, tag, class: key.class, buffer, len });
+}
+

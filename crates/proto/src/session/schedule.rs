@@ -1,0 +1,120 @@
+//! Which work goes next, and by which link (protocol.md §5.6).
+//!
+//! Bulk is pulled: a link with room takes the next stretch, so every link works at the rate at which it serves,
+//! without any estimate. Small messages choose the link of least expected delay.
+
+use crate::flow::Class;
+use crate::flow::send::SendFlow;
+use crate::link::Link;
+use crate::transfer::SendTransfer;
+use std::collections::VecDeque;
+
+/// A piece of work in a class's ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Work {
+    /// A flow with messages or pieces to send.
+    Flow(u32),
+    /// A transfer with granted bytes to send.
+    Transfer(u32),
+}
+
+/// Rings of work by class.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    rings: [VecDeque<Work>; 4],
+    /// Bytes that the front of the ring has had in its turn.
+    turn_bytes: u64,
+    /// Bytes of normal work since bulk had its turn.
+    normal_bytes: u64,
+    choice: Option<usize>,
+}
+
+/// Bytes that one entry may send before the next has its turn.
+const QUANTUM_BYTES: u64 = 65_536;
+/// Normal work that may pass before bulk gets one turn (8:1).
+const NORMAL_PER_BULK_BYTES: u64 = 8 * QUANTUM_BYTES;
+/// A link must be better by this to take over small messages, lest they hop at every packet.
+const CHOICE_GAIN_NS: u64 = 20_000;
+
+impl Schedule {
+    pub(super) fn enqueue_flow(&mut self, key: u32, flow: &mut SendFlow) {
+        if !flow.queued {
+            flow.queued = true;
+            self.rings[flow.key.class as usize].push_back(Work::Flow(key));
+        }
+    }
+
+    pub(super) fn enqueue_transfer(&mut self, token: u32, class: Class, transfer: &mut SendTransfer) {
+        if !transfer.queued && transfer.ready() {
+            transfer.queued = true;
+            self.rings[class as usize].push_back(Work::Transfer(token));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rings.iter().all(VecDeque::is_empty)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rings.iter().map(VecDeque::len).sum()
+    }
+
+    /// The class whose turn it is, `skip` work items passed over in it so far.
+    pub(super) fn classes(&self) -> [Class; 4] {
+        let mut order = Class::ALL;
+        if self.normal_bytes >= NORMAL_PER_BULK_BYTES {
+            order.swap(Class::Normal as usize, Class::Bulk as usize);
+        }
+        order
+    }
+
+    pub(super) fn get(&self, class: Class, index: usize) -> Option<Work> {
+        self.rings[class as usize].get(index).copied()
+    }
+
+    /// Removes an entry that has nothing to send now.
+    pub(super) fn remove(&mut self, class: Class, index: usize) {
+        self.rings[class as usize].remove(index);
+        if index == 0 {
+            self.turn_bytes = 0;
+        }
+    }
+
+    /// Accounts bytes to an entry; the next one has its turn when it has had enough.
+    pub(super) fn account(&mut self, class: Class, index: usize, bytes: u64) {
+        match class {
+            Class::Normal => self.normal_bytes += bytes,
+            Class::Bulk => self.normal_bytes = 0,
+            _ => {}
+        }
+        self.turn_bytes += bytes;
+        if self.turn_bytes >= QUANTUM_BYTES {
+            self.turn_bytes = 0;
+            let ring = &mut self.rings[class as usize];
+            if ring.len() > 1
+                && let Some(work) = ring.remove(index)
+            {
+                ring.push_back(work);
+            }
+        }
+    }
+
+    /// The link for small messages: least expected delay, with a preference for the last choice.
+    pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
+        let delay = |l: &Link| l.delay(1_500).0;
+        let best = links.iter().enumerate().filter(|(_, l)| l.open() && l.room() > 0).min_by_key(|(_, l)| delay(l));
+        let best = best.map(|(i, _)| i);
+        if let (Some(old), Some(new)) = (self.choice, best)
+            && links.get(old).is_some_and(|l| l.open() && l.room() > 0 && !l.blocked)
+            && delay(&links[old]) <= delay(&links[new]) + CHOICE_GAIN_NS.max(delay(&links[new]) / 10)
+        {
+            return Some(old);
+        }
+        self.choice = best;
+        best
+    }
+
+    pub(super) fn forget_choice(&mut self) {
+        self.choice = None;
+    }
+}

@@ -1,0 +1,522 @@
+//! Packets out: pick a link's work, cut it into packets, enter the train in the books.
+
+use super::schedule::Work;
+use super::{Cx, Session};
+use crate::flow::Class;
+use crate::flow::send::{Outgoing, Take};
+use crate::id::TransferId;
+use crate::limits;
+use crate::link::send::{Extent, Item, NewTrain};
+use crate::link::state::LinkEvent;
+use crate::time::Instant;
+use crate::train::{Train, TrainId};
+use crate::transfer::SendTransfer;
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
+use crate::wire::{self, Fragment, Header, LinkStatus, Message, PacketType, Probe, ProbeKind, TransferFragment};
+
+/// What became of a train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The bearer took it.
+    Sent,
+    /// The bearer had no room; nothing was sent.
+    WouldBlock,
+    /// The local queue dropped it.
+    Dropped,
+    /// A datagram was larger than the path takes.
+    TooLarge,
+    /// The bearer is out of order.
+    Failed,
+}
+
+/// A train being filled.
+struct Fill<'a> {
+    now: Instant,
+    link: usize,
+    /// Largest packet.
+    limit: usize,
+    /// Bytes of messages that may still be sent in this train.
+    budget: u64,
+    /// Small messages may go by this link.
+    small: bool,
+    train: &'a mut Train,
+    items: Vec<(u8, Item)>,
+    extent: Option<Extent>,
+    /// What is left of the extent: (next byte, end).
+    rest: Option<(u64, u64)>,
+    packet: u8,
+    eliciting: bool,
+    ack_now: bool,
+    any_eliciting: bool,
+}
+
+impl Fill<'_> {
+    fn room(&self) -> usize {
+        self.limit - self.train.packet_bytes()
+    }
+    fn item(&mut self, item: Item) {
+        self.eliciting = true;
+        if let (Item::Messages { flow, first, count }, Some((packet, Item::Messages { flow: f, first: s, count: c }))) =
+            (item, self.items.last_mut())
+            && *packet == self.packet
+            && *f == flow
+            && *s + *c as u64 == first
+        {
+            *c += count;
+            return;
+        }
+        self.items.push((self.packet, item));
+    }
+}
+
+/// Bytes of a transfer fragment's frame header.
+const TRANSFER_HEADER: usize = 16;
+/// A packet with less room than this is full.
+const PACKET_FULL: usize = 32;
+
+impl Session {
+    /// Fills `train` with what link `index` should send now. False: nothing.
+    pub(crate) fn poll_transmit(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
+        let link = &mut self.links[index];
+        if !link.carrier {
+            return false;
+        }
+        train.clear();
+        train.to.clone_from(&link.spec.to);
+        if link.usable()
+            && !link.spec.lossless
+            && let Some(size) = link.mtu.poll_probe(cx.now)
+        {
+            self.fill_mtu_probe(cx, index, size, train);
+            return true;
+        }
+        let open = link.usable() && (link.status == LinkStatus::Active || self.only_standby(index));
+        let link = &mut self.links[index];
+        let room = if open { link.room() } else { 0 };
+        let overdraft = if open && !link.sent.is_full() { limits::SMALL_OVERDRAFT_BYTES } else { 0 };
+        let limit = link.mtu.current() as usize & !7;
+        let items = link.sent.items();
+        let small = open && !self.schedule.is_empty() && self.may_take_small(index);
+        let budget = if room > 0 { room.min(self.links[index].train_bytes()).max(limit as u64) } else { 0 };
+        let small = small && room + overdraft > 0;
+        let mut fill = Fill {
+            now: cx.now,
+            link: index,
+            limit,
+            budget,
+            small,
+            train,
+            items,
+            extent: None,
+            rest: None,
+            packet: 0,
+            eliciting: false,
+            ack_now: false,
+            any_eliciting: false,
+        };
+        self.fill_train(cx, &mut fill);
+        self.enter_train(cx, fill)
+    }
+
+    fn only_standby(&self, index: usize) -> bool {
+        self.links[index].status == LinkStatus::Standby
+            && !self.links.iter().any(|l| l.usable() && l.status == LinkStatus::Active)
+    }
+
+    fn may_take_small(&mut self, index: usize) -> bool {
+        let choice = self.schedule.choose(&self.links);
+        choice == Some(index) || choice.is_none() || choice.is_some_and(|c| self.links[c].blocked)
+    }
+
+    fn header(&self, fill: &Fill<'_>) -> Header {
+        let link = &self.links[fill.link];
+        Header {
+            kind: PacketType::Data,
+            flags: 0,
+            link: link.spec.id,
+            to: self.peer.session,
+            number: link.sent.next() + fill.packet as u64,
+            stamp: fill.now.stamp(),
+            check: 0,
+        }
+    }
+
+    fn fill_train(&mut self, cx: &mut Cx<'_>, fill: &mut Fill<'_>) {
+        loop {
+            let header = self.header(fill);
+            fill.train.begin_packet(&header);
+            (fill.eliciting, fill.ack_now) = (false, false);
+            let empty = fill.train.packet_bytes();
+            if fill.packet == 0 {
+                self.put_acks(cx, fill);
+                self.put_probes(cx, fill);
+                self.put_flow_control(fill);
+            }
+            self.put_control(fill);
+            self.put_messages(fill);
+            if fill.train.packet_bytes() == empty {
+                fill.train.abandon_packet();
+                break;
+            }
+            let left = fill.room();
+            let more = fill.rest.is_some() || (fill.budget > 0 && !self.schedule.is_empty());
+            let goes_on = more
+                && left <= fill.limit / 4
+                && fill.packet as usize + 1 < limits::TRAIN_PACKETS_MAX
+                && fill.train.bytes + left + fill.limit <= limits::TRAIN_BYTES_MAX;
+            if goes_on {
+                fill.train.pad(left);
+            }
+            let mut flags = if fill.eliciting { FLAG_ACK_ELICITING } else { 0 };
+            flags |= if fill.ack_now { FLAG_ACK_NOW } else { 0 };
+            flags |= if goes_on { 0 } else { FLAG_TRAIN_LAST };
+            fill.train.end_packet(flags);
+            fill.any_eliciting |= fill.eliciting;
+            fill.packet += 1;
+            if !goes_on {
+                break;
+            }
+        }
+    }
+
+    fn enter_train(&mut self, cx: &mut Cx<'_>, fill: Fill<'_>) -> bool {
+        let Fill { link: index, items, extent, packet: count, any_eliciting, train, limit, .. } = fill;
+        let link = &mut self.links[index];
+        if count == 0 {
+            link.sent.recycle(items);
+            return false;
+        }
+        let first = link.sent.next();
+        if any_eliciting {
+            let last_bytes = (train.bytes - (count as usize - 1) * limit.min(train.segment_bytes)) as u16;
+            let packet_bytes = train.segment_bytes as u16;
+            link.sent.push(cx.now, NewTrain { count, packet_bytes, last_bytes, items, extent });
+        } else {
+            link.sent.recycle(items);
+            link.sent.skip(count as u64);
+        }
+        train.id = TrainId { session: self.index.0, link: link.spec.id.0, first, count, tracked: any_eliciting };
+        true
+    }
+
+    fn fill_mtu_probe(&mut self, cx: &mut Cx<'_>, index: usize, size: u16, train: &mut Train) {
+        let size = size & !7;
+        let items = self.links[index].sent.items();
+        let mut fill = Fill {
+            now: cx.now,
+            link: index,
+            limit: size as usize,
+            budget: 0,
+            small: false,
+            train,
+            items,
+            extent: None,
+            rest: None,
+            packet: 0,
+            eliciting: true,
+            ack_now: true,
+            any_eliciting: true,
+        };
+        let header = self.header(&fill);
+        fill.train.begin_packet(&header);
+        let probe =
+            Probe { id: size as u64, about: self.links[index].spec.id, kind: ProbeKind::Mtu, target: 0, size };
+        fill.train.with_head(|head| probe.emit(head));
+        let left = fill.room();
+        fill.train.pad(left);
+        fill.items.push((0, Item::MtuProbe { size }));
+        fill.train.end_packet(FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST);
+        fill.packet = 1;
+        self.enter_train(cx, fill);
+    }
+
+    // ----- what goes into a packet ---------------------------------------------------------------------------
+
+    fn put_acks(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
+        for index in 0..self.links.len() {
+            let own = index == fill.link;
+            let link = &mut self.links[index];
+            let due = link.received.ack_due(cx.now);
+            // Another link's acknowledgement travels here only when its own way is in doubt.
+            let wanted = if own { due || self.has_more_than_ack(fill) } else { due && !link.usable() };
+            let link = &mut self.links[index];
+            if !wanted || !link.received.ack_pending() || link.received.largest().is_none() {
+                continue;
+            }
+            let ack = link.received.build(cx.now, link.spec.id);
+            if ack.emitted_bytes() > fill.room() {
+                continue;
+            }
+            fill.train.with_head(|head| ack.emit(head));
+            link.received.on_ack_sent(cx.now);
+        }
+    }
+
+    /// Whether a packet would leave anyway, so that an acknowledgement may ride along.
+    fn has_more_than_ack(&self, fill: &Fill<'_>) -> bool {
+        let link = &self.links[fill.link];
+        link.probe.is_some()
+            || !link.replies.is_empty()
+            || !self.receiving.cts.is_empty()
+            || (link.usable() && self.control.ready())
+            || (fill.budget > 0 && !self.schedule.is_empty())
+    }
+
+    fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
+        let link = &mut self.links[fill.link];
+        while !link.replies.is_empty() && fill.room() >= 56 {
+            let reply = link.replies.remove(0);
+            fill.train.with_head(|head| reply.emit(head));
+        }
+        if let Some(probe) = link.take_probe(cx.now) {
+            fill.train.with_head(|head| probe.emit(head));
+            fill.eliciting = true;
+            fill.ack_now = true;
+        }
+    }
+
+    /// Refusals, grants and credit: small, and what the peer waits for.
+    fn put_flow_control(&mut self, fill: &mut Fill<'_>) {
+        if !self.links[fill.link].usable() {
+            return;
+        }
+        while fill.room() >= 48 {
+            let Some(refuse) = self.receiving.refuse.pop_front() else { break };
+            fill.train.with_head(|head| refuse.emit(head));
+        }
+        while fill.room() >= 48 {
+            let Some(number) = self.receiving.cts.pop_front() else { break };
+            let Some(transfer) = self.receiving.transfers.get_mut(number) else { continue };
+            if transfer.buffer().is_none() {
+                continue;
+            }
+            transfer.dirty = false;
+            let cts = transfer.cts(number);
+            fill.train.with_head(|head| cts.emit(head));
+            fill.item(Item::Cts { transfer: TransferId(number) });
+        }
+        for (_, given) in self.receiving.credits.iter_mut() {
+            if !given.dirty || fill.limit - fill.train.packet_bytes() < 32 {
+                continue;
+            }
+            given.dirty = false;
+            (given.told_bytes, given.told_messages) = (given.limit_bytes, given.limit_messages);
+            let credit =
+                wire::Credit { port: given.port, messages: given.limit_messages as u32, bytes: given.limit_bytes };
+            fill.train.with_head(|head| credit.emit(head));
+            fill.eliciting = true;
+            fill.items.push((fill.packet, Item::Credit { port: given.port }));
+        }
+    }
+
+    fn put_control(&mut self, fill: &mut Fill<'_>) {
+        if !self.links[fill.link].usable() {
+            return;
+        }
+        loop {
+            let room = fill.room();
+            let Some((number, notice)) = self.control.take(room) else { break };
+            fill.train.with_head(|head| notice.emit(number, head));
+            fill.item(Item::Control { number });
+        }
+    }
+
+    fn put_messages(&mut self, fill: &mut Fill<'_>) {
+        if let Some((next, end)) = fill.rest.take() {
+            self.put_extent_rest(fill, next, end);
+        }
+        for class in self.schedule.classes() {
+            let mut index = 0;
+            while fill.room() >= PACKET_FULL {
+                let Some(work) = self.schedule.get(class, index) else { break };
+                let advance = match work {
+                    Work::Flow(key) => self.put_flow(fill, class, index, key),
+                    Work::Transfer(token) => self.put_transfer(fill, class, index, token),
+                };
+                match advance {
+                    Advance::Stay => {}
+                    Advance::Skip => index += 1,
+                    Advance::Full => return,
+                }
+            }
+        }
+    }
+
+    fn put_flow(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
+        let Some(flow) = self.sending.flows.get_mut(key) else {
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        let Some(taken) = self.sending.credits.get_mut(flow.credit) else {
+            flow.queued = false;
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        if !flow.ready(fill.now, &taken.credit) {
+            flow.queued = false;
+            self.schedule.remove(class, index);
+            if flow.wakes_at(fill.now) != Instant::NEVER {
+                if !self.sending.refused.contains(&key) {
+                    self.sending.refused.push(key);
+                }
+            } else if flow.next_bytes().is_some() {
+                taken.waiting.push(key);
+            }
+            return Advance::Stay;
+        }
+        let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
+        let allowed = if is_small { fill.small } else { fill.budget > 0 };
+        if !allowed || fill.limit - fill.train.packet_bytes() < PACKET_FULL {
+            return if fill.budget == 0 && !fill.small { Advance::Full } else { Advance::Skip };
+        }
+        let packet_room = fill.limit - wire::HEADER_BYTES;
+        let Some(take) = flow.take(fill.now, &mut taken.credit, fill.room(), packet_room) else {
+            return Advance::Full;
+        };
+        let flow_key = flow.key;
+        let bytes = self.put_take(fill, key, flow_key, take);
+        fill.budget = fill.budget.saturating_sub(bytes);
+        if fill.budget == 0 {
+            fill.small = fill.small && fill.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
+        }
+        self.schedule.account(class, index, bytes);
+        Advance::Stay
+    }
+
+    fn put_take(&mut self, fill: &mut Fill<'_>, key: u32, flow: crate::flow::FlowKey, take: Take) -> u64 {
+        let frame = |seq: u64, m: &Outgoing| Message {
+            class: flow.class as u8,
+            from: flow.from,
+            to: flow.to,
+            seq: seq as u32,
+            service: m.service,
+            tag: m.tag,
+        };
+        match take {
+            Take::Whole { seq, message } => {
+                let m = frame(seq, &message);
+                fill.train.with_head(|head| m.emit(head, message.len as usize));
+                fill.train.body(message.buffer, 0, message.len as usize);
+                fill.item(Item::Messages { flow: key, first: seq, count: 1 });
+                message.len + 24
+            }
+            Take::Part { seq, message, offset, len } => {
+                let f = Fragment { message: frame(seq, &message), total: message.len as u32, offset };
+                fill.train.with_head(|head| f.emit(head, len as usize));
+                fill.train.body(message.buffer, offset as u64, len as usize);
+                fill.item(Item::Fragment { flow: key, seq, offset, len });
+                len as u64 + 24
+            }
+            Take::Announce { seq, message, token } => {
+                let token = token.or_else(|| {
+                    let token = self.sending.transfers.insert(SendTransfer::new(key, seq, message))?;
+                    self.sending.flows.get_mut(key)?.announced(seq, token);
+                    Some(token)
+                });
+                let Some(token) = token else { return 0 };
+                let rts = wire::Rts { message: frame(seq, &message), token, total: message.len };
+                fill.train.with_head(|head| rts.emit(head));
+                fill.item(Item::Rts { flow: key, seq });
+                56
+            }
+        }
+    }
+
+    fn put_transfer(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, token: u32) -> Advance {
+        let Some(transfer) = self.sending.transfers.get_mut(token) else {
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        if !transfer.ready() {
+            transfer.queued = false;
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        }
+        let here = fill.room().saturating_sub(TRANSFER_HEADER) & !7;
+        if fill.budget == 0 || here < PACKET_FULL {
+            return Advance::Full;
+        }
+        let whole = (fill.limit - wire::HEADER_BYTES - TRANSFER_HEADER) & !7;
+        let packets = if fill.extent.is_some() {
+            0
+        } else {
+            let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
+            let by_bytes = (limits::TRAIN_BYTES_MAX - fill.train.bytes - fill.room()) / fill.limit;
+            let by_budget = fill.budget.saturating_sub(here as u64).div_ceil(whole as u64) as usize;
+            by_count.min(by_bytes).min(by_budget)
+        };
+        let Some((start, end)) = transfer.take((here + packets * whole) as u64) else { return Advance::Skip };
+        let Some(to) = transfer.transfer() else { return Advance::Skip };
+        let buffer = transfer.message.buffer;
+        let first = (end - start).min(here as u64);
+        let frame = TransferFragment { transfer: to, offset: start };
+        fill.train.with_head(|head| frame.emit(head, first as usize));
+        fill.train.body(buffer, start, first as usize);
+        if start + first == end {
+            fill.item(Item::Extent { token, offset: start, len: first as u32 });
+        } else {
+            fill.eliciting = true;
+            let (packet, first_len, len) = (fill.packet, first as u32, whole as u32);
+            fill.extent = Some(Extent { token, packet, offset: start, first_len, len, end });
+            fill.rest = Some((start + first, end));
+        }
+        fill.budget = fill.budget.saturating_sub(end - start);
+        self.schedule.account(class, index, end - start);
+        if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
+    }
+
+    fn put_extent_rest(&mut self, fill: &mut Fill<'_>, next: u64, end: u64) {
+        let Some(extent) = fill.extent else { return };
+        let Some(transfer) = self.sending.transfers.get(extent.token) else { return };
+        let Some(to) = transfer.transfer() else { return };
+        let len = (end - next).min(extent.len as u64);
+        let frame = TransferFragment { transfer: to, offset: next };
+        fill.train.with_head(|head| frame.emit(head, len as usize));
+        fill.train.body(transfer.message.buffer, next, len as usize);
+        fill.eliciting = true;
+        if next + len < end {
+            fill.rest = Some((next + len, end));
+        }
+    }
+
+    // ----- what became of it ---------------------------------------------------------------------------------
+
+    pub(crate) fn handle_sent(&mut self, cx: &mut Cx<'_>, train: &Train, outcome: Outcome) {
+        let id = train.id;
+        let Some(index) = self.link_index(crate::id::LinkId(id.link)) else { return };
+        let link = &mut self.links[index];
+        link.blocked = outcome == Outcome::WouldBlock;
+        if outcome == Outcome::Sent {
+            return link.on_sent(cx.now, id.count as u64, train.bytes as u64);
+        }
+        let mut items = std::mem::take(&mut self.scratch);
+        link.received.on_duplicate(cx.now);
+        if id.tracked {
+            match outcome {
+                Outcome::WouldBlock => link.sent.take_back(id.first, |item| items.push(item)),
+                _ => {
+                    link.stats.trains_dropped_locally += 1;
+                    link.sent.lose(id.first, |item| items.push(item));
+                }
+            }
+        }
+        if outcome == Outcome::TooLarge {
+            link.mtu.on_too_large(cx.now, train.segment_bytes as u16);
+        }
+        self.repeat(&mut items, index);
+        self.scratch = items;
+        if outcome == Outcome::Failed {
+            self.link_event(cx, index, LinkEvent::SendFailed);
+        }
+    }
+}
+
+/// What `put_messages` does next.
+enum Advance {
+    /// Look at the same place of the ring again.
+    Stay,
+    /// Look at the next entry.
+    Skip,
+    /// The packet is full, or nothing more may be sent.
+    Full,
+}

@@ -1,0 +1,70 @@
+//! Counters as plain integers in plain structs.
+
+/// Why bytes were dropped, each counted apart; never a silent loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Drops {
+    /// Malformed packets.
+    pub malformed: u64,
+    /// Packets of another wire version.
+    pub version: u64,
+    /// Beacons and openings of another cluster.
+    pub foreign_cluster: u64,
+    /// Packets for a session that does not exist.
+    pub unknown_session: u64,
+    /// Packets for a link that does not exist, or that came from another address than the link's.
+    pub unknown_link: u64,
+    /// Packets received twice (by number).
+    pub duplicate_packet: u64,
+    /// Packets older than the window.
+    pub stale_packet: u64,
+    /// Frames whose message had already been received.
+    pub duplicate_message: u64,
+    /// Fragments dropped because a message had too many holes.
+    pub holes: u64,
+    /// Frames of a type that this build does not speak.
+    pub skipped_frame: u64,
+    /// Breaches of the protocol.
+    pub violation: u64,
+    /// Openings refused: too many sessions, or an identity in doubt.
+    pub opening: u64,
+}
+
+/// What a session did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionStats {
+    /// Messages accepted from local ports.
+    pub messages_sent: u64,
+    /// Messages confirmed by the peer.
+    pub messages_confirmed: u64,
+    /// Messages delivered to local ports.
+    pub messages_received: u64,
+    /// Messages that failed.
+    pub messages_failed: u64,
+    /// Messages refused for want of memory here.
+    pub messages_refused: u64,
+}
+
+/// What a link did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkStats {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Bytes sent, packet headers included.
+    pub bytes_sent: u64,
+    /// Trains sent.
+    pub trains_sent: u64,
+    /// Packets received and accepted.
+    pub packets_received: u64,
+    /// Bytes of them.
+    pub bytes_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Packets declared lost that had arrived after all.
+    pub packets_lost_spuriously: u64,
+    /// Trains that the local queue refused.
+    pub trains_dropped_locally: u64,
+    /// Probe time-outs.
+    pub probe_timeouts: u64,
+    /// Times the link left Up or Probation.
+    pub failures: u64,
+}

@@ -1,0 +1,145 @@
+//! What the core wants sent: one train as header bytes and references to payload.
+//!
+//! The caller brings the memory: one `Train` is filled again and again. Payload stays where the application put
+//! it; the driver turns pieces into a gather list (ARCHITECTURE.md, decision 2).
+
+use crate::address::MediaAddress;
+use crate::id::BufferId;
+use crate::wire;
+
+/// One stretch of a train's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// `head[start..start + len]`.
+    Head {
+        /// First byte in [`Train::head`].
+        start: u32,
+        /// Bytes.
+        len: u32,
+    },
+    /// `len` bytes at `offset` of a buffer of the application.
+    Body {
+        /// The buffer.
+        buffer: BufferId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+}
+
+/// Names a train that was handed out, for reporting its fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TrainId {
+    pub(crate) session: u32,
+    pub(crate) link: u16,
+    pub(crate) first: u64,
+    pub(crate) count: u8,
+    pub(crate) tracked: bool,
+}
+
+/// A train under construction or ready to leave.
+#[derive(Clone, Debug, Default)]
+pub struct Train {
+    /// Where to.
+    pub to: MediaAddress,
+    /// Header bytes and padding.
+    pub head: Vec<u8>,
+    /// The bytes in order.
+    pub pieces: Vec<Piece>,
+    /// Size of every datagram but the last.
+    pub segment_bytes: usize,
+    /// Bytes in all.
+    pub bytes: usize,
+    /// Datagrams.
+    pub packets: usize,
+    /// Its name.
+    pub id: TrainId,
+    mark: Mark,
+}
+
+/// State of a train before the packet under construction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    head: usize,
+    pieces: usize,
+    last_head: Option<u32>,
+    bytes: usize,
+}
+
+impl Train {
+    /// An empty one.
+    pub fn new() -> Self {
+        Train::default()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.head.clear();
+        self.pieces.clear();
+        (self.segment_bytes, self.bytes, self.packets) = (0, 0, 0);
+    }
+
+    pub(crate) fn begin_packet(&mut self, header: &wire::Header) {
+        let last_head = match self.pieces.last() {
+            Some(Piece::Head { len, .. }) => Some(*len),
+            _ => None,
+        };
+        self.mark = Mark { head: self.head.len(), pieces: self.pieces.len(), last_head, bytes: self.bytes };
+        self.with_head(|head| header.emit(head));
+    }
+
+    /// Appends header bytes.
+    pub(crate) fn with_head(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.head.len();
+        write(&mut self.head);
+        let len = self.head.len() - start;
+        self.bytes += len;
+        match self.pieces.last_mut() {
+            Some(Piece::Head { start: s, len: l }) if (*s + *l) as usize == start => *l += len as u32,
+            _ => self.pieces.push(Piece::Head { start: start as u32, len: len as u32 }),
+        }
+    }
+
+    /// Appends payload and pads it to 8 bytes.
+    pub(crate) fn body(&mut self, buffer: BufferId, offset: u64, len: usize) {
+        if len > 0 {
+            self.pieces.push(Piece::Body { buffer, offset, len: len as u32 });
+            self.bytes += len;
+        }
+        self.pad(wire::padding(len));
+    }
+
+    pub(crate) fn pad(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.with_head(|head| head.resize(head.len() + bytes, 0));
+        }
+    }
+
+    /// Bytes of the packet under construction.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.bytes - self.mark.bytes
+    }
+
+    /// Takes back the packet under construction.
+    pub(crate) fn abandon_packet(&mut self) {
+        let mark = self.mark;
+        self.head.truncate(mark.head);
+        self.pieces.truncate(mark.pieces);
+        if let (Some(Piece::Head { len, .. }), Some(before)) = (self.pieces.last_mut(), mark.last_head) {
+            *len = before;
+        }
+        self.bytes = mark.bytes;
+    }
+
+    /// Completes the packet: flags and check go into its header.
+    pub(crate) fn end_packet(&mut self, flags: u8) {
+        let head = &mut self.head[self.mark.head..];
+        head[1] = flags;
+        let check = wire::check_of(head);
+        head[20..24].copy_from_slice(&check.to_le_bytes());
+        self.packets += 1;
+        if self.packets == 1 {
+            self.segment_bytes = self.bytes - self.mark.bytes;
+        }
+    }
+}

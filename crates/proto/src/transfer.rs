@@ -1,0 +1,237 @@
+//! Large messages: announced, granted, then sent as extents that any link may carry (protocol.md §5.3).
+
+use crate::flow::send::Outgoing;
+use crate::id::{BufferId, TransferId};
+use crate::limits;
+use crate::ranges::RangeSet;
+use crate::wire;
+
+/// A large message on its way out.
+#[derive(Debug)]
+pub struct SendTransfer {
+    /// The flow that it belongs to.
+    pub flow: u32,
+    /// Its number there.
+    pub seq: u64,
+    /// It.
+    pub message: Outgoing,
+    /// It stands in its class's ring.
+    pub queued: bool,
+    transfer: Option<TransferId>,
+    granted: u64,
+    cursor: u64,
+    again: RangeSet,
+    confirmed: RangeSet,
+}
+
+impl SendTransfer {
+    /// A transfer that was not granted yet.
+    pub fn new(flow: u32, seq: u64, message: Outgoing) -> Self {
+        SendTransfer {
+            flow,
+            seq,
+            message,
+            queued: false,
+            transfer: None,
+            granted: 0,
+            cursor: 0,
+            again: RangeSet::new(),
+            confirmed: RangeSet::new(),
+        }
+    }
+
+    /// Takes in a grant.
+    pub fn grant(&mut self, cts: &wire::Cts) {
+        self.transfer = Some(cts.transfer);
+        self.granted = self.granted.max(cts.granted.min(self.message.len));
+    }
+
+    /// The receiver's number, once granted.
+    pub fn transfer(&self) -> Option<TransferId> {
+        self.transfer
+    }
+
+    /// Whether something could be sent now.
+    pub fn ready(&self) -> bool {
+        self.transfer.is_some() && (!self.again.is_empty() || self.cursor < self.granted)
+    }
+
+    /// The next contiguous stretch, at most `max` bytes; what was lost goes first.
+    pub fn take(&mut self, max: u64) -> Option<(u64, u64)> {
+        self.transfer?;
+        while let Some((start, end)) = self.again.pop_first(max) {
+            if let Some((from, to)) = self.confirmed.missing(start, end).into_iter().next() {
+                if to < end {
+                    self.again.insert(to, end);
+                }
+                return Some((from, to));
+            }
+        }
+        let end = self.granted.min(self.cursor + max);
+        if self.cursor >= end {
+            return None;
+        }
+        let start = self.cursor;
+        self.cursor = end;
+        Some((start, end))
+    }
+
+    /// Bytes arrived; true when that was the last of them.
+    pub fn confirm(&mut self, offset: u64, len: u32) -> bool {
+        self.confirmed.insert(offset, offset + len as u64);
+        self.confirmed.covers(0, self.message.len)
+    }
+
+    /// Bytes were lost, or may be.
+    pub fn repeat(&mut self, offset: u64, len: u32) {
+        for (start, end) in self.confirmed.missing(offset, offset + len as u64) {
+            self.again.insert(start, end);
+        }
+    }
+
+    /// Bytes that could be sent now.
+    pub fn ready_bytes(&self) -> u64 {
+        if self.transfer.is_none() { 0 } else { self.again.bytes() + self.granted.saturating_sub(self.cursor) }
+    }
+}
+
+/// A large message on its way in.
+#[derive(Debug)]
+pub struct ReceiveTransfer {
+    /// The flow that it belongs to.
+    pub flow: u32,
+    /// Its number there.
+    pub seq: u64,
+    /// The sender's name for it.
+    pub token: u32,
+    /// Bytes of the whole.
+    pub total: u64,
+    /// From the announcement.
+    pub message: wire::Message,
+    /// The application was asked for memory.
+    pub offered: bool,
+    /// The grant must be sent (again).
+    pub dirty: bool,
+    buffer: Option<BufferId>,
+    got: RangeSet,
+}
+
+/// What became of a piece of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placed {
+    /// Some or none of it was new; the transfer goes on.
+    Some,
+    /// The transfer is complete.
+    Complete(BufferId),
+    /// Nowhere to put it: outside the message, not granted, or too many holes.
+    No,
+}
+
+impl ReceiveTransfer {
+    /// As announced.
+    pub fn new(flow: u32, seq: u64, rts: &wire::Rts) -> Self {
+        ReceiveTransfer {
+            flow,
+            seq,
+            token: rts.token,
+            total: rts.total,
+            message: rts.message,
+            offered: false,
+            dirty: false,
+            buffer: None,
+            got: RangeSet::new(),
+        }
+    }
+
+    /// Memory was found: the sender may send all of it.
+    pub fn accept(&mut self, buffer: BufferId) {
+        self.buffer = Some(buffer);
+        self.dirty = true;
+    }
+
+    /// Its memory, once found.
+    pub fn buffer(&self) -> Option<BufferId> {
+        self.buffer
+    }
+
+    /// Places what is new of a piece through `place(buffer, offset, from, to)`, `from..to` within the piece.
+    pub fn place(&mut self, offset: u64, len: usize, mut place: impl FnMut(BufferId, u64, usize, usize)) -> Placed {
+        let Some(buffer) = self.buffer else { return Placed::No };
+        let Some(end) = offset.checked_add(len as u64).filter(|e| *e <= self.total) else { return Placed::No };
+        if self.got.len() >= limits::HOLES_MAX && !self.got.intersects(offset.saturating_sub(1), end + 1) {
+            return Placed::No;
+        }
+        for (start, stop) in self.got.missing(offset, end) {
+            place(buffer, start, (start - offset) as usize, (stop - offset) as usize);
+        }
+        self.got.insert(offset, end);
+        if self.got.covers(0, self.total) { Placed::Complete(buffer) } else { Placed::Some }
+    }
+
+    /// The grant to send.
+    pub fn cts(&self, transfer: u32) -> wire::Cts {
+        let granted = if self.buffer.is_some() { self.total } else { 0 };
+        wire::Cts { token: self.token, transfer: TransferId(transfer), granted, done: self.got.prefix() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::PortId;
+
+    fn sending() -> SendTransfer {
+        let message = Outgoing { buffer: BufferId(1), len: 1000, service: None, tag: None };
+        SendTransfer::new(0, 0, message)
+    }
+
+    #[test]
+    fn nothing_leaves_before_the_grant_and_nothing_beyond_it() {
+        let mut transfer = sending();
+        assert_eq!(transfer.take(100), None);
+        let mut cts = wire::Cts { token: 1, transfer: TransferId(9), granted: 150, done: 0 };
+        transfer.grant(&cts);
+        assert_eq!(transfer.take(100), Some((0, 100)));
+        assert_eq!(transfer.take(100), Some((100, 150)));
+        assert_eq!(transfer.take(100), None);
+        cts.granted = 5000;
+        transfer.grant(&cts);
+        assert_eq!(transfer.take(10_000), Some((150, 1000)));
+    }
+
+    #[test]
+    fn lost_bytes_go_first_and_confirmed_ones_are_left_out() {
+        let mut transfer = sending();
+        transfer.grant(&wire::Cts { token: 1, transfer: TransferId(9), granted: 1000, done: 0 });
+        transfer.take(600);
+        transfer.repeat(100, 400);
+        assert!(!transfer.confirm(200, 100));
+        assert_eq!(transfer.take(1000), Some((100, 200)));
+        assert_eq!(transfer.take(1000), Some((300, 500)));
+        assert_eq!(transfer.take(1000), Some((600, 1000)));
+        assert!(!transfer.confirm(0, 200));
+        assert!(transfer.confirm(300, 700));
+    }
+
+    #[test]
+    fn bytes_already_placed_are_not_written_again() {
+        let message = wire::Message {
+            class: 2,
+            from: PortId(1),
+            to: PortId(2),
+            seq: 0,
+            service: None,
+            tag: None,
+        };
+        let mut transfer = ReceiveTransfer::new(0, 0, &wire::Rts { message, token: 3, total: 100 });
+        assert_eq!(transfer.place(0, 10, |_, _, _, _| panic!("no memory yet")), Placed::No);
+        transfer.accept(BufferId(5));
+        let mut written = vec![];
+        transfer.place(20, 30, |_, at, from, to| written.push((at, from, to)));
+        transfer.place(10, 60, |_, at, from, to| written.push((at, from, to)));
+        assert_eq!(written, [(20, 0, 30), (10, 0, 10), (50, 40, 60)]);
+        assert_eq!(transfer.place(90, 11, |_, _, _, _| panic!("outside")), Placed::No);
+        transfer.place(0, 10, |_, _, _, _| {});
+        assert_eq!(transfer.place(70, 30, |_, _, _, _| {}), Placed::Complete(BufferId(5)));
+    }
+}
