@@ -206,7 +206,8 @@ impl Window {
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         self.sample_rate(now, &sample, app_limited);
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
-            self.cwnd = (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
+            self.cwnd =
+                (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
         }
         if now.since(self.round.started) >= sample.rtt.max(ROUND_MIN) {
             self.end_round(now);

@@ -215,6 +215,19 @@ const RATES_MBIT: [u64; 3] = [25, 1_000, 20_000];
 
 /// What the table below was made with; a change of it is a change of behaviour, to be looked at.
 const FILLED: &str = "
+loss      rtt   25 Mbit/s        1000 Mbit/s      20000 Mbit/s
+  0%     50us    99%   2137us    99%    896us   100%    530us
+  0%   1000us    99%   1898us    99%    998us   100%    790us
+  0%  10000us    99%   4095us   100%   3266us   100%   3294us
+  1%     50us    99%   2112us    98%    904us    98%    530us
+  1%   1000us    98%   1882us    98%   1037us    98%    779us
+  1%  10000us    99%   4068us    99%   3242us    99%   3144us
+  5%     50us    94%   2466us    94%    924us    95%    521us
+  5%   1000us    94%   2731us    94%   1109us    94%    736us
+  5%  10000us    94%   5086us    95%   2980us    95%   2646us
+ 20%     50us    74%   1214us    79%    847us    80%    470us
+ 20%   1000us    75%   1505us    79%    954us    79%    521us
+ 20%  10000us    79%   2997us    45%    296us    19%    114us
 ";
 
 /// Most queueing that the model means to make, with half as much again for an overestimated rate.
@@ -280,27 +293,27 @@ fn the_window_follows_a_rate_that_falls_and_rises() {
 #[test]
 fn a_long_run_does_not_take_its_own_queue_for_the_path() {
     let mut world = World::new(path(25, Duration::ms(10), 0));
-    world.run(Duration::s(60));
+    world.run(Duration::s(25));
     assert!(world.rtt.min() < Duration::ms(11), "{:?}", world.rtt.min());
     let (share, queue) = world.run(Duration::s(2));
     assert!(share >= 95 && queue <= queue_max(&world.path), "{share}% {queue:?}");
 }
 
 #[test]
-fn a_shallow_queue_bounds_what_is_in_flight() {
-    for rtt in RTTS {
-    for q in [24,48,96,128,256,512] {
-        let mut shallow = path(1_000, rtt, 0);
-        shallow.queue_bytes = q * 1024;
-        let mut world = World::new(shallow);
+fn a_shallow_queue_costs_little_and_bounds_what_is_in_flight() {
+    for (rtt, queue_bytes, share_min) in [
+        (Duration::us(50), 48 * 1024, 90),
+        (Duration::ms(1), 48 * 1024, 90),
+        (Duration::ms(10), 256 * 1024, 75),
+    ] {
+        let mut world = World::new(Path { queue_bytes, ..path(1_000, rtt, 0) });
         world.run(Duration::ms(500));
-        let sent = world.first_outstanding;
-        let received = world.received.rx_packets();
+        let (settled, received) = (world.first_outstanding, world.received.rx_packets());
         let (share, _) = world.run(Duration::ms(500));
-        let sent = world.first_outstanding - sent;
+        let sent = world.first_outstanding - settled;
         let lost = sent.saturating_sub(world.received.rx_packets() - received) * 100 / sent;
-        println!("{q} {rtt:?}: {share}% arrived, {lost}% of what was sent was lost {:?}", world.window.bound);
-    }}
+        assert!(share >= share_min && lost <= 12, "{rtt:?}: {share}% arrived, {lost}% lost");
+    }
 }
 
 /// A window that has learnt 1 Gbit/s at 1 ms.
