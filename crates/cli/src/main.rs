@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod config;
 mod control;
+mod demo;
 mod failure;
 mod list;
 mod log;
@@ -43,6 +45,8 @@ machine, 4 no such service, peer or node, 5 timed out.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Real data over two links that are cut on the way, then figures beside TCP's and MPTCP's
+    Demo(demo::Demo),
     /// Sends files, text or the standard input to a service
     Send(Box<send::Send>),
     /// Binds a service and writes out what arrives
@@ -64,9 +68,21 @@ enum Command {
     /// Nodes and links in network namespaces of this machine
     #[command(subcommand)]
     Testbed(testbed::TestbedCommand),
+    /// Measures protocols beside each other
+    Bench(Box<bench::Bench>),
 }
 
 fn main() -> ExitCode {
+    // Processes that the program starts for itself; nobody types these.
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    match arguments.first().map(String::as_str) {
+        Some(demo::role::COMMAND) => return demo::role::main(),
+        Some(polyrail_bench::AGENT_COMMAND) => {
+            return ExitCode::from(u8::try_from(polyrail_bench::agent_main(&arguments[1..])).unwrap_or(1));
+        }
+        _ => {}
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -84,6 +100,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
     match command {
+        Command::Demo(arguments) => demo::run(&arguments, output),
+        Command::Bench(arguments) => Ok(bench::run(*arguments, output)),
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Recv(arguments) => recv::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
@@ -106,7 +124,8 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return Exit::Usage.into();
     }
-    let json = std::env::args().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    let json =
+        std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     let failure = Failure::new(Exit::Usage, one_line(&error.render().to_string()));
     Output::new(json).failure(&failure);
     failure.exit.into()

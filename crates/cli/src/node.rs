@@ -98,7 +98,7 @@ fn control_path(config: &Config) -> Result<PathBuf, Failure> {
 }
 
 /// A stream that a byte comes out of at SIGTERM or SIGINT.
-fn signals() -> Result<UnixStream, Failure> {
+pub fn signals() -> Result<UnixStream, Failure> {
     let (reader, writer) = UnixStream::pair()?;
     pipe::register(SIGTERM, writer.try_clone()?)?;
     pipe::register(SIGINT, writer)?;

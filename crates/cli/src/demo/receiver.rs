@@ -1,0 +1,99 @@
+//! The receiving node: binds both services, checks and hashes what arrives.
+
+use super::arrivals::Arrivals;
+use super::role::{self, BULK, Event, PATIENCE, Received, TICKS};
+use crate::failure::{Exit, Failure};
+use crate::recv::hexadecimal;
+use polyrail::{Message, Port, Scope};
+use sha2::{Digest, Sha256};
+
+/// How often the orchestrator hears of progress, in us.
+const PROGRESS_US: u64 = 10_000;
+
+/// Receives both flows until their ends.
+pub fn play() -> Result<(), Failure> {
+    let node = role::node("b")?;
+    let mut bulk = node.port()?;
+    let mut ticks = node.port()?;
+    bulk.bind(BULK.into(), Scope::Cluster)?;
+    ticks.bind(TICKS.into(), Scope::Cluster)?;
+    role::tell(&Event::Bound);
+    let ticker = std::thread::spawn(move || hear_ticks(&mut ticks));
+    let mut received = hear_bulk(&mut bulk)?;
+    let heard = ticker.join().map_err(|_| Failure::failed("the open-loop flow broke down"))??;
+    received.lost += heard.lost;
+    received.duplicated += heard.duplicated;
+    received.disordered += heard.disordered;
+    received.ticks = heard.ticks;
+    role::tell(&Event::Received(received));
+    drop(bulk);
+    Ok(node.leave(PATIENCE)?)
+}
+
+fn hear_bulk(port: &mut Port) -> Result<Received, Failure> {
+    let mut arrivals = Arrivals::default();
+    let mut digest = Sha256::new();
+    let (mut bytes, mut begun_us, mut told_us) = (0u64, 0, 0);
+    let sent = loop {
+        let message = next(port)?;
+        let (number, piece) = split(&message)?;
+        let now_us = role::now_us();
+        if begun_us == 0 {
+            begun_us = now_us;
+        }
+        arrivals.note(number);
+        if piece.is_empty() {
+            break number + 1;
+        }
+        digest.update(piece);
+        bytes += piece.len() as u64;
+        if now_us - told_us >= PROGRESS_US {
+            told_us = now_us;
+            role::tell(&Event::Progress(bytes));
+        }
+    };
+    Ok(Received {
+        bytes,
+        sha256: hexadecimal(&digest.finalize()),
+        lost: arrivals.lost(sent),
+        duplicated: arrivals.duplicated,
+        disordered: arrivals.disordered,
+        seconds: (role::now_us() - begun_us) as f64 / 1e6,
+        ticks: Vec::new(),
+    })
+}
+
+struct Heard {
+    lost: u64,
+    duplicated: u64,
+    disordered: u64,
+    ticks: Vec<(u64, u64)>,
+}
+
+fn hear_ticks(port: &mut Port) -> Result<Heard, Failure> {
+    let mut arrivals = Arrivals::default();
+    let mut ticks = Vec::new();
+    let sent = loop {
+        let message = next(port)?;
+        let (number, rest) = split(&message)?;
+        arrivals.note(number);
+        let Some(due) = rest.first_chunk() else { break number + 1 };
+        let due_us = u64::from_le_bytes(*due);
+        ticks.push((due_us, role::now_us().saturating_sub(due_us)));
+    };
+    let Arrivals { duplicated, disordered, .. } = arrivals;
+    Ok(Heard { lost: arrivals.lost(sent), duplicated, disordered, ticks })
+}
+
+fn next(port: &mut Port) -> Result<Message<'_>, Failure> {
+    let silent = || Failure::new(Exit::TimedOut, format!("nothing arrived for {} s", PATIENCE.as_secs()));
+    port.recv_timeout(PATIENCE)?.ok_or_else(silent)
+}
+
+fn split<'a>(message: &'a Message<'_>) -> Result<(u64, &'a [u8]), Failure> {
+    let (number, rest) = message
+        .bytes()
+        .split_first_chunk()
+        .ok_or_else(|| Failure::failed("a message without a number arrived"))?;
+    Ok((u64::from_le_bytes(*number), rest))
+}
