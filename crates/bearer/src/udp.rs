@@ -10,6 +10,8 @@
 //! Rules that the rest relies on:
 //! - Datagrams are never fragmented (DF), and path MTUs that somebody reported are hints, not limits.
 //! - Nothing that a peer, a router or a forger sends breaks sending or receiving; it becomes a [`Notice`].
+//! - A neighbour that does not answer is silence: what the own machine finds out about it (ARP) is not told to a
+//!   socket that is tied to a device. Routers and the neighbour's own kernel are heard.
 //! - A train that has to go one by one and finds room for its beginning only is completed later from a copy.
 
 mod cut;

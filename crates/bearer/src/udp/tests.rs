@@ -76,3 +76,32 @@ fn the_end_of_a_train_waits_for_room_and_then_goes_first() {
     assert_eq!(got, [b"aa".to_vec(), b"bb".to_vec(), b"c".to_vec(), b"next".to_vec()]);
     assert!(bearer.held.is_none());
 }
+
+#[test]
+fn a_train_goes_one_by_one_when_offload_fails() {
+    let mut bearer = UdpBearer::open(config()).unwrap();
+    let to = bearer.local().address;
+    let (bytes, mut batch, mut notices) = ([7u8; 2_500], RxBatch::new(8), Vec::new());
+    // The kernel refuses to cut what carries no checksum.
+    bearer.data.set_checksums(false).unwrap();
+    for segments_max in [1, 1, 64] {
+        let transmit = Transmit { to, segment_bytes: 1_000, bytes: 2_500, slices: &[IoSlice::new(&bytes)] };
+        if segments_max == 64 {
+            bearer.data.set_checksums(true).unwrap();
+            bearer.offload = Offload::Off { retry_at_ns: 0 };
+        }
+        assert!(matches!(bearer.send(&transmit), SendOutcome::Sent));
+        assert_eq!(bearer.capabilities().segments_max, segments_max);
+        let mut sizes = Vec::new();
+        while sizes.len() < 3 {
+            batch.clear();
+            bearer.recv(&mut batch).unwrap();
+            sizes.extend(
+                batch.iter().flat_map(|group| group.datagrams().map(<[u8]>::len).collect::<Vec<_>>()),
+            );
+        }
+        assert_eq!(sizes, [1_000, 1_000, 500]);
+        bearer.notices(&mut notices);
+    }
+    assert_eq!(notices, [Notice::GsoOff]);
+}

@@ -84,7 +84,8 @@ impl Trouble {
 }
 
 fn notice(error: &QueuedError) -> Option<Notice> {
-    let to = error.to?;
+    // What this machine itself objects to, the send call has said already (and here without the port).
+    let to = error.to.filter(|_| error.origin != ErrorOrigin::Local)?;
     if error.errno == errno::EMSGSIZE {
         let payload = error.info.saturating_sub(header_bytes(to.ip()).into()).min(u16::MAX.into());
         return Some(Notice::MtuHint { to: plain(to), mtu_bytes: payload as u16 });
@@ -128,7 +129,7 @@ mod tests {
         }
         let too_large = QueuedError { errno: errno::EMSGSIZE, info: 1_400, ..error(ErrorOrigin::Icmp, 3, 4) };
         assert_eq!(notice(&too_large), Some(Notice::MtuHint { to, mtu_bytes: 1_372 }));
-        assert_eq!(notice(&error(ErrorOrigin::Local, 0, 0)), None);
+        assert_eq!(notice(&QueuedError { origin: ErrorOrigin::Local, ..too_large }), None);
     }
 
     #[test]

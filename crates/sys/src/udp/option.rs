@@ -43,6 +43,11 @@ impl UdpSocket {
         get_option::<c_int>(self.fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
+    /// Whether what is sent carries a checksum (IPv4; without one there is no segmentation either).
+    pub fn set_checksums(&self, on: bool) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_NO_CHECK, (!on).into())
+    }
+
     /// Marks what is sent with this ECN code point (0 to 3).
     pub fn set_ecn(&self, ecn: u8) -> io::Result<()> {
         self.set_family(
