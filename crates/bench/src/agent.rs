@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::control::{Address, Event, Job, Order, Role, SideReport};
+use crate::calibrate::calibrate;
+use crate::control::{Address, Event, Job, Order, Role, SideReport, Task};
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Pipe, Protocol};
 use crate::workload::{NOT_DRAINING, Surroundings, play};
@@ -39,8 +40,15 @@ pub fn agent_main(args: &[String]) -> i32 {
 }
 
 fn work() -> Result<(), String> {
-    let job: Job = read_line()?;
+    let task: Task = read_line()?;
     let mut notes = claim_the_machine();
+    let job = match task {
+        Task::Calibrate => {
+            say(&Event::Pulse(calibrate()));
+            return Ok(());
+        }
+        Task::Play(job) => job,
+    };
     let protocol = protocol::find(&job.protocol).ok_or_else(|| format!("no protocol {}", job.protocol))?;
     let (drain, quit) = (Arc::new(AtomicU64::new(NOT_DRAINING)), channel());
     let (mut pipe, go) = open(&job, protocol, &drain, quit.0, &mut notes)?;

@@ -134,15 +134,20 @@ impl BenchArgs {
             WorkloadArg::List => return Err("`list` measures nothing".to_owned()),
         };
         let sizes = if self.size.is_empty() { vec![workload.size_default()] } else { self.size.clone() };
-        if let Some(size) = sizes.iter().find(|size| !(MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(*size)) {
-            return Err(format!("--size {size}: not within {MESSAGE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes"));
+        if let Some(size) = sizes.iter().find(|size| !(MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(*size))
+        {
+            return Err(format!(
+                "--size {size}: not within {MESSAGE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes"
+            ));
         }
         if let Some(loss) = self.loss.iter().find(|loss| !(0.0..100.0).contains(*loss)) {
             return Err(format!("--loss {loss}: not within 0 to 100 percent"));
         }
         let shaped = self.rate.iter().any(|rate| rate != "0") || self.loss.iter().any(|&loss| loss > 0.0);
         if self.placement == Placement::Intra && (shaped || self.links != 1) {
-            return Err("--placement intra has no links to shape: leave out --links, --rate and --loss".to_owned());
+            return Err(
+                "--placement intra has no links to shape: leave out --links, --rate and --loss".to_owned()
+            );
         }
         let links = usize::from(self.links);
         Ok(Plan {
@@ -223,7 +228,8 @@ pub(crate) mod tests {
 
     #[test]
     fn lists_are_split_and_unequal_links_have_their_own_rates() {
-        let plan = parse("stream --links 2 --rate 0,1000,1000:250 --size 64,4096 --protocol a,b").unwrap().plan();
+        let plan =
+            parse("stream --links 2 --rate 0,1000,1000:250 --size 64,4096 --protocol a,b").unwrap().plan();
         let plan = plan.unwrap();
         let expected = [vec![None, None], vec![Some(1000), Some(1000)], vec![Some(1000), Some(250)]];
         assert_eq!(plan.rates, expected);

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::args::SendKind;
+use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
 use crate::wait::WaitMode;
 use crate::workload::Workload;
@@ -20,7 +21,17 @@ pub enum Role {
     Sender,
 }
 
-/// The first line to a measured process: all it needs to know.
+/// The first line to a measured process: what it is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Take the machine's pulse, with the priority that measurements have.
+    Calibrate,
+    /// Play one side of a measurement.
+    Play(Job),
+}
+
+/// One side of a measurement: all it needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Which side to play.
@@ -95,6 +106,8 @@ pub enum Event {
     Progress(SideReport),
     /// The side has done its work.
     Done(SideReport),
+    /// The machine's pulse.
+    Pulse(Calibration),
     /// The side cannot go on.
     Failed {
         /// Why.

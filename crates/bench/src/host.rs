@@ -35,7 +35,8 @@ impl Host {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, value)| value.trim().to_owned())
+            line.and_then(|line| line.split_once(':'))
+                .map_or(String::new(), |(_, value)| value.trim().to_owned())
         };
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         let memory = read("/proc/meminfo");
@@ -48,7 +49,11 @@ impl Host {
             hypervisor: field("flags").split_whitespace().any(|flag| flag == "hypervisor"),
             memory_mib: memory_kib / 1024,
             congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
-            load_1min: read("/proc/loadavg").split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
+            load_1min: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0.0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -29,6 +29,6 @@ pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{BenchArgs, Placement, SendKind, WorkloadArg};
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use report::{Report, SCHEMA};
-pub use run::{measure, run};
+pub use run::{measure, refuse, run};
 pub use wait::{WaitMode, Waiter};
 pub use workload::Workload;

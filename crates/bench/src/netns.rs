@@ -217,7 +217,10 @@ impl Testbed {
 
     fn check_place(&self, link: usize, node: usize) -> Result<(), NetnsError> {
         if link >= self.spec().links.len() || node >= self.spec().nodes {
-            return Err(NetnsError::Invalid(format!("testbed {}: no node {node} on link {link}", self.spec().name)));
+            return Err(NetnsError::Invalid(format!(
+                "testbed {}: no node {node} on link {link}",
+                self.spec().name
+            )));
         }
         Ok(())
     }

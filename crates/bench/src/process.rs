@@ -1,12 +1,9 @@
 //! What a measured process sets about itself: session, weight, core; and the CPU time it used.
 
-use std::fs;
+use polyrail_sys::process::{Whose, cpu_usage, set_autogroup_nice, set_nice};
 
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
-
-/// Gives this process a session of its own and the highest weight of an ordinary process.
+/// Gives this process a session of its own and the highest weight of an ordinary process; call it from the first
+/// thread, so that all others inherit it.
 ///
 /// Where the kernel groups processes by session ("autogroup"), niceness counts only within a session: the weight must
 /// be given to the session itself. Gives what could not be had, which a report must tell.
@@ -15,13 +12,14 @@ pub(crate) fn claim_the_machine() -> Vec<String> {
     if let Err(error) = rustix::process::setsid() {
         notes.push(format!("no session of its own: {error}"));
     }
-    let autogroup = "/proc/self/autogroup";
-    if fs::exists(autogroup).unwrap_or(false)
-        && let Err(error) = fs::write(autogroup, "-20")
-    {
-        notes.push(format!("autogroup weight not raised: {error}"));
+    match set_autogroup_nice(-20) {
+        // A kernel that does not group by session needs no weight for one.
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            notes.push(format!("session's weight not raised: {error}"));
+        }
+        _ => {}
     }
-    if let Err(error) = rustix::process::setpriority_process(None, -20) {
+    if let Err(error) = set_nice(-20) {
         notes.push(format!("priority not raised: {error}"));
     }
     notes
@@ -29,15 +27,12 @@ pub(crate) fn claim_the_machine() -> Vec<String> {
 
 /// Pins the calling thread to one core. A protocol's own threads are left where they are.
 pub(crate) fn pin_thread(core: usize) -> Result<(), String> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None::<Pid>, &set).map_err(|error| format!("pinning to core {core}: {error}"))
+    polyrail_sys::process::pin_thread(core).map_err(|error| format!("not pinned to core {core}: {error}"))
 }
 
 /// CPU time of this whole process, user and system, in ns.
 pub(crate) fn cpu_time_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    cpu_usage(Whose::Process).map_or(0, |usage| usage.user_ns + usage.system_ns)
 }
 
 /// Number of cores this process may use.
@@ -52,9 +47,8 @@ mod tests {
     #[test]
     fn cpu_time_grows_with_work() {
         let before = cpu_time_ns();
-        let mut sum = 0_u64;
         while cpu_time_ns() == before {
-            sum = std::hint::black_box(sum + 1);
+            std::hint::spin_loop();
         }
         assert!(cpu_time_ns() > before);
     }

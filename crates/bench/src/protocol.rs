@@ -1,11 +1,11 @@
 //! The trait behind which every protocol is measured, and the list of those that exist.
 
 mod mptcp;
-#[cfg(feature = "zmq")]
-mod zmq;
 mod stream_socket;
 mod tcp;
 mod udp;
+#[cfg(feature = "zmq")]
+mod zmq;
 
 use std::io;
 use std::time::Duration;

@@ -62,7 +62,8 @@ impl Case {
             Placement::Intra => String::new(),
             Placement::Inter => format!(" {} links {} Mbit/s", self.rates.len(), rates.join(":")),
         };
-        let loss = if self.loss_percent > 0.0 { format!(" loss {} %", self.loss_percent) } else { String::new() };
+        let loss =
+            if self.loss_percent > 0.0 { format!(" loss {} %", self.loss_percent) } else { String::new() };
         let (workload, placement, wait) = (self.workload.name(), self.placement.name(), self.wait.name());
         format!("{workload} {placement}{links}{loss} {} B {wait}", self.size)
     }
@@ -120,8 +121,10 @@ impl Series {
             Spread::of(&values)
         };
         let one_way = case.workload != Workload::PingPong;
-        let sum = |count: fn(&Sample) -> u64| self.samples.iter().map(|(_, sample, _)| count(sample)).sum::<u64>();
-        let mut notes: Vec<String> = self.samples.iter().flat_map(|(_, sample, _)| notes(sample)).collect();
+        let sum =
+            |count: fn(&Sample) -> u64| self.samples.iter().map(|(_, sample, _)| count(sample)).sum::<u64>();
+        let mut notes: Vec<String> =
+            self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
         notes.sort();
         notes.dedup();
         Row {
@@ -129,7 +132,7 @@ impl Series {
             protocol: case.protocol,
             placement: case.placement,
             links: case.rates.len(),
-            rate_mbit: case.rates.iter().copied().collect(),
+            rate_mbit: case.rates.clone(),
             loss_percent: case.loss_percent,
             size: case.size,
             wait: case.wait,
@@ -145,7 +148,7 @@ impl Series {
             lost: sum(|sample| checked(sample).lost),
             duplicated: sum(|sample| checked(sample).duplicated),
             reordered: sum(|sample| checked(sample).reordered),
-            damaged: sum(|sample| checked(sample).damaged + sample.receiver.counts.damaged * u64::from(sample.sender.counts.messages > 0)),
+            damaged: sum(|sample| sample.sender.counts.damaged + sample.receiver.counts.damaged),
             limited_by: self.limited_by(),
             calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
@@ -153,9 +156,34 @@ impl Series {
         }
     }
 
+    /// What makes a sample less than it seems: what was refused to a side, a core shared with other work, a figure
+    /// above what the links carry.
+    fn notes(&self, sample: &Sample) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (side, report) in [("sender", &sample.sender), ("receiver", &sample.receiver)] {
+            notes.extend(report.notes.iter().map(|note| format!("{side}: {note}")));
+            let share = report.cpu_ns as f64 / report.window_ns.max(1) as f64;
+            if self.case.wait == WaitMode::Spin && report.window_ns > 0 && share < CORE_SHARE_MIN {
+                notes
+                    .push(format!("{side}: had {:.0} % of a core: other work was in the way", share * 100.0));
+            }
+        }
+        if let (Some(goodput), Some(capacity)) = (throughput_mbps(sample), self.case.capacity_mbps())
+            && goodput > 1.02 * capacity
+        {
+            notes.push(format!(
+                "{goodput:.0} Mbit/s is above what the links carry: the receiver was away and caught up"
+            ));
+        }
+        notes
+    }
+
     fn latency(&self) -> Option<Latency> {
-        let histograms: Vec<Histogram> =
-            self.samples.iter().map(|(_, sample, _)| Histogram::from_buckets(&sample.sender.rtt_ns)).collect();
+        let histograms: Vec<Histogram> = self
+            .samples
+            .iter()
+            .map(|(_, sample, _)| Histogram::from_buckets(&sample.sender.rtt_ns))
+            .collect();
         let spread = |value: &dyn Fn(&Histogram) -> Option<f64>| {
             Spread::of(&histograms.iter().filter_map(value).collect::<Vec<f64>>())
         };
@@ -170,7 +198,8 @@ impl Series {
 
     /// What held the figure down, where that can be told: throttled links that are nearly full, or a core that is.
     fn limited_by(&self) -> Option<&'static str> {
-        let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
+        let values: Vec<f64> =
+            self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
         let goodput = crate::stats::median(&values)?;
         if self.case.workload != Workload::PingPong
             && self.case.placement == Placement::Inter
@@ -180,7 +209,8 @@ impl Series {
         }
         // A spinning thread always looks busy; only sleeping ones show what work costs.
         let busy = |sample: &Sample| {
-            let share = |report: &crate::control::SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
+            let share =
+                |report: &crate::control::SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
             share(&sample.sender).max(share(&sample.receiver))
         };
         let busy: Vec<f64> = self.samples.iter().map(|(_, sample, _)| busy(sample)).collect();
@@ -188,6 +218,9 @@ impl Series {
         full.then_some("cpu")
     }
 }
+
+/// A spinning side that got less of its core than this was disturbed.
+const CORE_SHARE_MIN: f64 = 0.9;
 
 /// Everything that was measured, and what could not be.
 #[derive(Debug)]
@@ -296,13 +329,6 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
 /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
 fn checked(sample: &Sample) -> crate::check::CheckCounts {
     if sample.sender.counts.messages > 0 { sample.sender.counts } else { sample.receiver.counts }
-}
-
-fn notes(sample: &Sample) -> Vec<String> {
-    [("sender", &sample.sender), ("receiver", &sample.receiver)]
-        .iter()
-        .flat_map(|(side, report)| report.notes.iter().map(move |note| format!("{side}: {note}")))
-        .collect()
 }
 
 fn throughput_mbps(sample: &Sample) -> Option<f64> {

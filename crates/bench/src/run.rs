@@ -12,7 +12,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent::AGENT_COMMAND;
 use crate::args::{BenchArgs, Placement, Plan, WorkloadArg};
-use crate::calibrate::calibrate;
 use crate::control::{Job, Role, Setup, SideReport};
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::process::core_count;
@@ -41,6 +40,14 @@ pub fn run(args: BenchArgs) -> i32 {
         return finish(&args, &Report::failed(error.to_string()));
     }
     finish(&args, &measure(&args))
+}
+
+/// Tells of arguments that the command line's parser refused, as a report if `json` was among them; gives the exit
+/// code. Whoever reads the JSON form must find a valid document in every case.
+pub fn refuse(json: bool, error: &str) -> i32 {
+    eprintln!("{}", error.trim_end());
+    let report = Report::refused(error.trim().to_owned());
+    if json { emit(report.json(), report.exit_code()) } else { report.exit_code() }
 }
 
 /// Measures what `args` ask for. What goes wrong is part of the report.
@@ -152,7 +159,8 @@ impl Run<'_> {
             let mut series = Vec::new();
             for &protocol in &ready {
                 match protocol.supports(self.plan.workload, size) {
-                    Ok(()) => series.push((protocol, Series::new(Case::new(self.plan, protocol, rates, loss, size)))),
+                    Ok(()) => series
+                        .push((protocol, Series::new(Case::new(self.plan, protocol, rates, loss, size)))),
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
                 }
             }
@@ -175,7 +183,7 @@ impl Run<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
                 }
-                let calibration = calibrate();
+                let calibration = pair::pulse(command(None, 0)?)?;
                 let title = format!(
                     "{}/{} {} {} {size} B",
                     repetition + 1,
@@ -270,7 +278,10 @@ impl Live {
             }
             (None, Workload::Stream) => format!("{:.0} Mbit/s", mbps(&sample.receiver)),
             (None, Workload::Rate) => {
-                format!("{:.0} messages/s", sample.receiver.messages as f64 * 1e9 / sample.receiver.window_ns as f64)
+                format!(
+                    "{:.0} messages/s",
+                    sample.receiver.messages as f64 * 1e9 / sample.receiver.window_ns as f64
+                )
             }
         };
         eprintln!("{}{}  {figure}", if self.terminal { "\r\x1b[K" } else { "" }, self.title);

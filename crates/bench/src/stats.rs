@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn pairing_cancels_a_common_drift() {
         // Both slow down tenfold over the run; each pair still differs by exactly 3 %.
-        let pairs: Vec<(f64, f64)> = (0..20).map(|i| 100.0 / f64::from(i + 1)).map(|x| (x * 1.03, x)).collect();
+        let pairs: Vec<(f64, f64)> =
+            (0..20).map(|i| 100.0 / f64::from(i + 1)).map(|x| (x * 1.03, x)).collect();
         let ratio = paired_ratio(&pairs, 1).unwrap();
         assert!((ratio.median - 1.03).abs() < 1e-9 && (ratio.low - 1.03).abs() < 1e-9);
         assert!((ratio.high - 1.03).abs() < 1e-9);
@@ -145,8 +146,7 @@ mod tests {
         let trials = 200;
         let covered = (0..trials)
             .filter(|trial| {
-                let pairs: Vec<(f64, f64)> =
-                    (0..15).map(|_| (1.0 + 0.1 * (uniform() - 0.5), 1.0)).collect();
+                let pairs: Vec<(f64, f64)> = (0..15).map(|_| (1.0 + 0.1 * (uniform() - 0.5), 1.0)).collect();
                 let ratio = paired_ratio(&pairs, *trial).unwrap();
                 ratio.low <= 1.0 && 1.0 <= ratio.high
             })

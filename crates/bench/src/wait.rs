@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_real_error_ends_the_turn() {
-        let result = Waiter::new(WaitMode::Spin).turn(|_| Err::<(), _>(io::ErrorKind::ConnectionReset.into()));
+        let result =
+            Waiter::new(WaitMode::Spin).turn(|_| Err::<(), _>(io::ErrorKind::ConnectionReset.into()));
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     }
 }

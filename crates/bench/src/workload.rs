@@ -64,7 +64,12 @@ impl Surroundings<'_> {
 }
 
 /// Plays one side to its end.
-pub(crate) fn play(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surroundings) -> io::Result<SideReport> {
+pub(crate) fn play(
+    job: &Job,
+    pipe: &mut dyn Pipe,
+    reliable: bool,
+    around: Surroundings,
+) -> io::Result<SideReport> {
     match (job.workload, job.role) {
         (Workload::Stream | Workload::Rate, Role::Sender) => stream::send(job, pipe, around),
         (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, around),
@@ -76,7 +81,7 @@ pub(crate) fn play(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surro
 /// Follows the time: when the measured window opens and closes, and when to tell of progress.
 pub(crate) struct Window {
     opens_ns: u64,
-    closes_ns: u64,
+    length_ns: u64,
     progress_ns: u64,
     opened: Option<(Mark, u64)>,
     closed: Option<SideReport>,
@@ -95,10 +100,9 @@ const PROGRESS_EVERY_NS: u64 = 250_000_000;
 impl Window {
     /// A window that opens after the job's warm-up, counted from `start_ns`.
     pub(crate) fn new(job: &Job, start_ns: u64) -> Self {
-        let opens_ns = start_ns + job.warmup_ns;
         Self {
-            opens_ns,
-            closes_ns: opens_ns + job.duration_ns,
+            opens_ns: start_ns + job.warmup_ns,
+            length_ns: job.duration_ns,
             progress_ns: start_ns + PROGRESS_EVERY_NS,
             opened: None,
             closed: None,
@@ -113,11 +117,15 @@ impl Window {
         self.closed.is_some()
     }
 
-    /// Takes the counters; true when it is time to tell of progress.
+    /// Takes the counters; true when it is time to tell of progress. The length counts from the moment the window
+    /// really opened: a side that was away until shortly before a fixed end would otherwise measure only how fast it
+    /// catches up.
     pub(crate) fn tick(&mut self, mark: Mark) -> bool {
         match (&self.opened, &self.closed) {
             (None, _) if mark.now_ns >= self.opens_ns => self.opened = Some((mark, cpu_time_ns())),
-            (Some(_), None) if mark.now_ns >= self.closes_ns => self.closed = Some(self.so_far(mark)),
+            (Some((opened, _)), None) if mark.now_ns >= opened.now_ns + self.length_ns => {
+                self.closed = Some(self.so_far(mark));
+            }
             _ => {}
         }
         let due = mark.now_ns >= self.progress_ns;
@@ -142,3 +150,6 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,14 +117,17 @@ fn veth_batch(spec: &Spec) -> String {
         let device = device(link);
         if spec.nodes == 2 {
             let (a, b) = (spec.namespace(0), spec.namespace(1));
-            let _ = writeln!(batch, "link add name {device} netns {a} type veth peer name {device} netns {b}");
+            let _ =
+                writeln!(batch, "link add name {device} netns {a} type veth peer name {device} netns {b}");
             continue;
         }
         let bridge = spec.bridge_namespace(link);
         for node in 0..spec.nodes {
             let (namespace, port) = (spec.namespace(node), bridge_port(node));
-            let _ =
-                writeln!(batch, "link add name {device} netns {namespace} type veth peer name {port} netns {bridge}");
+            let _ = writeln!(
+                batch,
+                "link add name {device} netns {namespace} type veth peer name {port} netns {bridge}"
+            );
         }
     }
     batch

@@ -49,9 +49,10 @@ pub(super) fn claim(record: &Record) -> Result<(), NetnsError> {
     let text = serde_json::to_string(record).map_err(|error| NetnsError::State(error.to_string()))?;
     let path = folder.join(format!("{}.json", record.spec.name));
     let mut file = fs::File::create_new(&path).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            NetnsError::Exists { name: record.spec.name.clone(), pid: find(&record.spec.name).map_or(0, |r| r.pid) }
-        }
+        ErrorKind::AlreadyExists => NetnsError::Exists {
+            name: record.spec.name.clone(),
+            pid: find(&record.spec.name).map_or(0, |r| r.pid),
+        },
         _ => failed(error),
     })?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)
@@ -75,7 +76,8 @@ pub(super) fn find(name: &str) -> Option<Record> {
 
 /// Every record that can be read.
 pub(super) fn all() -> Vec<Record> {
-    let Ok(entries) = folder().and_then(|f| fs::read_dir(f).map_err(|e| NetnsError::State(e.to_string()))) else {
+    let Ok(entries) = folder().and_then(|f| fs::read_dir(f).map_err(|e| NetnsError::State(e.to_string())))
+    else {
         return Vec::new();
     };
     let mut records: Vec<Record> = entries

@@ -16,7 +16,12 @@ use crate::workload::Workload;
 /// MPTCP over every link.
 pub(super) struct Mptcp;
 
-const OPTIONS: Options = Options { protocol: socket2::Protocol::MPTCP, congestion: Some("cubic"), nodelay: false };
+const OPTIONS: Options = Options {
+    protocol: socket2::Protocol::MPTCP,
+    congestion: Some("cubic"),
+    nodelay: false,
+    every_address: true,
+};
 
 impl Protocol for Mptcp {
     fn name(&self) -> &'static str {

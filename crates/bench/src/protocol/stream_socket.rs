@@ -1,11 +1,11 @@
 //! What every protocol with a byte-stream socket shares: options, connecting, and messages of fixed size in a stream.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
 use super::{Listener, Pipe, Setup};
 use crate::clock::now_ns;
@@ -20,15 +20,20 @@ pub(super) struct Options {
     pub(super) congestion: Option<&'static str>,
     /// Whether small segments leave at once.
     pub(super) nodelay: bool,
+    /// Whether to listen on every address: a subflow that arrives on another link needs it.
+    pub(super) every_address: bool,
 }
 
 /// Opens a listening socket on the first of the setup's addresses.
 pub(super) fn listen(options: Options, setup: &Setup) -> io::Result<Box<dyn Listener>> {
     let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let socket = open(options, ip, setup)?;
-    socket.bind(&SocketAddr::new(ip, 0).into())?;
-    socket.listen(1)?;
-    Ok(Box::new(StreamListener { socket, options, setup: setup.clone() }))
+    let unspecified = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let bound = if options.every_address { unspecified } else { ip };
+    socket.bind(&SocketAddr::new(bound, 0).into())?;
+    socket.listen(8)?;
+    let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
+    Ok(Box::new(StreamListener { socket, address: SocketAddr::new(ip, port), options, setup: setup.clone() }))
 }
 
 /// Connects to a listening socket.
@@ -66,10 +71,10 @@ fn set_congestion(socket: &Socket, options: Options) -> io::Result<()> {
     let Some(name) = options.congestion else { return Ok(()) };
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
         let reason = match error.raw_os_error() {
-            Some(libc_code) if libc_code == rustix::io::Errno::NOENT.raw_os_error() => {
+            Some(code) if code == rustix::io::Errno::NOENT.raw_os_error() => {
                 format!("not in this kernel; try `modprobe tcp_{name}`")
             }
-            Some(libc_code) if libc_code == rustix::io::Errno::PERM.raw_os_error() => {
+            Some(code) if code == rustix::io::Errno::PERM.raw_os_error() => {
                 "not in net.ipv4.tcp_allowed_congestion_control, and no CAP_NET_ADMIN".to_owned()
             }
             _ => error.to_string(),
@@ -80,14 +85,14 @@ fn set_congestion(socket: &Socket, options: Options) -> io::Result<()> {
 
 struct StreamListener {
     socket: Socket,
+    address: SocketAddr,
     options: Options,
     setup: Setup,
 }
 
 impl Listener for StreamListener {
     fn address(&self) -> String {
-        let address = self.socket.local_addr().ok().as_ref().and_then(SockAddr::as_socket);
-        address.map_or(String::new(), |address| address.to_string())
+        self.address.to_string()
     }
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
@@ -150,7 +155,8 @@ impl Pipe for StreamPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
         let (socket, rest) = (&self.socket, &message[self.sent..]);
         let sent = self.waiter.turn(|may_sleep| {
-            let flags = if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+            let flags =
+                if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
             Ok(rustix::net::send(socket, rest, flags)?)
         })?;
         self.sent += sent.unwrap_or(0);

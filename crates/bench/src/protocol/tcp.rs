@@ -19,21 +19,36 @@ pub(super) struct Tcp {
 pub(super) static CUBIC: Tcp = Tcp {
     name: "tcp-cubic",
     about: "TCP, one connection over the first link, congestion control cubic",
-    options: Options { protocol: socket2::Protocol::TCP, congestion: Some("cubic"), nodelay: false },
+    options: Options {
+        protocol: socket2::Protocol::TCP,
+        congestion: Some("cubic"),
+        nodelay: false,
+        every_address: false,
+    },
 };
 
 /// BBR, named by socket option.
 pub(super) static BBR: Tcp = Tcp {
     name: "tcp-bbr",
     about: "TCP, one connection over the first link, congestion control bbr",
-    options: Options { protocol: socket2::Protocol::TCP, congestion: Some("bbr"), nodelay: false },
+    options: Options {
+        protocol: socket2::Protocol::TCP,
+        congestion: Some("bbr"),
+        nodelay: false,
+        every_address: false,
+    },
 };
 
 /// The system's congestion control, with TCP_NODELAY.
 pub(super) static NODELAY: Tcp = Tcp {
     name: "tcp-nodelay",
     about: "TCP with TCP_NODELAY, one connection over the first link, the system's congestion control",
-    options: Options { protocol: socket2::Protocol::TCP, congestion: None, nodelay: true },
+    options: Options {
+        protocol: socket2::Protocol::TCP,
+        congestion: None,
+        nodelay: true,
+        every_address: false,
+    },
 };
 
 impl Protocol for Tcp {

@@ -8,7 +8,8 @@ use crate::stats::Spread;
 
 pub(super) fn render(document: &Document) -> String {
     let host = &document.host;
-    let mut text = format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min);
+    let mut text =
+        format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min);
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
@@ -40,8 +41,17 @@ pub(super) fn render(document: &Document) -> String {
     text
 }
 
-const HEADING: [&str; 9] =
-    ["protocol", "conditions", "size", "figure", "low", "high", "CPU s/GB snd rcv", "lost dup ord dmg", "limit"];
+const HEADING: [&str; 9] = [
+    "protocol",
+    "conditions",
+    "size",
+    "figure",
+    "low",
+    "high",
+    "CPU s/GB snd rcv",
+    "lost dup ord dmg",
+    "limit",
+];
 
 fn cells(row: &Row) -> Vec<String> {
     let (figure, unit) = match (&row.latency_us, &row.throughput_mbps, row.workload) {
@@ -69,7 +79,8 @@ fn conditions(row: &Row) -> String {
     if row.placement == Placement::Intra {
         return format!("{placement} {wait}");
     }
-    let rates: Vec<String> = row.rate_mbit.iter().map(|rate| rate.map_or("-".to_owned(), |r| r.to_string())).collect();
+    let rates: Vec<String> =
+        row.rate_mbit.iter().map(|rate| rate.map_or("-".to_owned(), |r| r.to_string())).collect();
     let loss = if row.loss_percent > 0.0 { format!(" loss {}%", row.loss_percent) } else { String::new() };
     format!("{placement} {}{loss} {wait}", rates.join("+"))
 }
@@ -91,7 +102,8 @@ fn columns(text: &mut String, heading: &[String], rows: &[Vec<String>]) {
     };
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     for line in std::iter::once(heading).chain(rows.iter().map(Vec::as_slice)) {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(text, "{}", cells.join("  ").trim_end());
     }
 }

@@ -44,7 +44,10 @@ fn errors_of_every_kind_leave_valid_json_and_a_code() {
     assert_eq!(refused.exit_code(), 2);
     assert!(parsed(&refused)["error"].as_str().unwrap().contains("no-such-thing"));
     let failed = Report::failed("the \"machine\"\nsaid no".to_owned());
-    assert_eq!((failed.exit_code(), parsed(&failed)["error"].as_str()), (1, Some("the \"machine\"\nsaid no")));
+    assert_eq!(
+        (failed.exit_code(), parsed(&failed)["error"].as_str()),
+        (1, Some("the \"machine\"\nsaid no"))
+    );
     assert_eq!(parsed(&Report::new())["error"], Value::Null);
 }
 
@@ -72,6 +75,20 @@ fn fields_without_meaning_are_absent() {
     for absent in ["latency_us", "gap_ms", "offered_mbps", "errors"] {
         assert!(row.get(absent).is_none(), "{absent}");
     }
+}
+
+#[test]
+fn a_disturbed_sample_and_an_impossible_figure_are_marked() {
+    let mut report = Report::new();
+    report.add(series("stream --rate 1000", "tcp-cubic", vec![stream_sample(1500)]));
+    let row = &parsed(&report)["results"][0];
+    let notes: Vec<&str> = row["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(notes.iter().any(|note| note.contains("receiver: had 50 % of a core")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("above what the links carry")), "{notes:?}");
+    // A side that sleeps may well use half a core.
+    let mut report = Report::new();
+    report.add(series("stream --rate 1000 --wait block", "tcp-cubic", vec![stream_sample(900)]));
+    assert!(parsed(&report)["results"][0].get("notes").is_none());
 }
 
 #[test]

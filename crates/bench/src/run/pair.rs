@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::calibrate::Calibration;
 use crate::clock::now_ns;
-use crate::control::{Address, Event, Job, Order, SideReport};
+use crate::control::{Address, Event, Job, Order, SideReport, Task};
 
 /// What one measurement gave.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,16 @@ pub(crate) fn measure(
     Sample { sender: report(&pair.sender), receiver: report(&pair.receiver), error }
 }
 
+/// Takes the machine's pulse in a process with the priority of the measured ones.
+pub(crate) fn pulse(command: Command) -> Result<Calibration, String> {
+    let mut side = Side::start("calibration", command, &Task::Calibrate)?;
+    match side.next(START_MAX)? {
+        Some(Event::Pulse(calibration)) => Ok(calibration),
+        Some(other) => Err(format!("calibration: unexpected {other:?}")),
+        None => Err(format!("calibration: no sign of life for {:.1} s, killed", START_MAX.as_secs_f64())),
+    }
+}
+
 struct Pair<'a> {
     receiver: Option<Side>,
     sender: Option<Side>,
@@ -61,12 +72,12 @@ enum Which {
 impl Pair<'_> {
     fn run(&mut self, receiver: (Command, &Job), sender: (Command, &Job)) -> Result<(), String> {
         let run_max = Duration::from_nanos(sender.1.warmup_ns + sender.1.duration_ns) + OVERTIME_MAX;
-        self.receiver = Some(Side::start("receiver", receiver.0, receiver.1)?);
+        self.receiver = Some(Side::start("receiver", receiver.0, &Task::Play(receiver.1.clone()))?);
         let address = match self.wait(Which::Receiver, START_MAX)? {
             Event::Listening { address } => address,
             other => return Err(format!("receiver: unexpected {other:?}")),
         };
-        self.sender = Some(Side::start("sender", sender.0, sender.1)?);
+        self.sender = Some(Side::start("sender", sender.0, &Task::Play(sender.1.clone()))?);
         self.tell(Which::Sender, &Address { address })?;
         for which in [Which::Sender, Which::Receiver] {
             match self.wait(which, START_MAX)? {
@@ -104,7 +115,11 @@ impl Pair<'_> {
                 Some(Event::Progress(_)) => {}
                 Some(event) => return Ok(event),
                 None if u128::from(now_ns() - start_ns) > timeout.as_nanos() => {
-                    return Err(format!("{}: no sign of life for {:.1} s, killed", side.name, timeout.as_secs_f64()));
+                    return Err(format!(
+                        "{}: no sign of life for {:.1} s, killed",
+                        side.name,
+                        timeout.as_secs_f64()
+                    ));
                 }
                 None => {}
             }
@@ -136,7 +151,7 @@ struct Side {
 }
 
 impl Side {
-    fn start(name: &'static str, mut command: Command, job: &Job) -> Result<Self, String> {
+    fn start(name: &'static str, mut command: Command, task: &Task) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -170,7 +185,7 @@ impl Side {
         let stdin = child.stdin.take();
         let last = SideReport::default();
         let mut side = Self { name, child, stdin, events, kept: None, complaints, last };
-        side.tell(job)?;
+        side.tell(task)?;
         Ok(side)
     }
 

@@ -13,7 +13,12 @@ const LOST_AFTER_NS: u64 = 100_000_000;
 /// Wait after which a reliable protocol has failed.
 const HUNG_AFTER_NS: u64 = 3_000_000_000;
 
-pub(super) fn ask(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surroundings) -> io::Result<SideReport> {
+pub(super) fn ask(
+    job: &Job,
+    pipe: &mut dyn Pipe,
+    reliable: bool,
+    around: Surroundings,
+) -> io::Result<SideReport> {
     let size = job.setup.size;
     let mut message = vec![0x5A; size];
     let mut histogram = Histogram::new();
@@ -37,12 +42,8 @@ pub(super) fn ask(job: &Job, pipe: &mut dyn Pipe, reliable: bool, around: Surrou
         }
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.messages * size as u64 };
         let due = window.tick(mark);
-        let report = || SideReport {
-            sent: number + 1,
-            counts,
-            rtt_ns: histogram.buckets(),
-            ..window.so_far(mark)
-        };
+        let report =
+            || SideReport { sent: number + 1, counts, rtt_ns: histogram.buckets(), ..window.so_far(mark) };
         if window.is_closed() {
             return Ok(report());
         }

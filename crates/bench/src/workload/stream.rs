@@ -24,8 +24,8 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
     let mut message = vec![0x5A; size];
     let look_every = look_every(size);
     let start_ns = now_ns();
-    let end_ns = start_ns + job.warmup_ns + job.duration_ns + TAIL_NS;
     let mut window = Window::new(job, start_ns);
+    let mut end_ns = u64::MAX;
     let mut sent: u64 = 0;
     loop {
         let mut blocked = false;
@@ -39,8 +39,11 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         }
         let mark = Mark { now_ns: now_ns(), messages: sent, bytes: sent * size as u64 };
         let due = window.tick(mark);
+        if window.is_closed() && end_ns == u64::MAX {
+            end_ns = mark.now_ns + TAIL_NS;
+        }
         // A message half sent must be finished, or the receiver waits for its rest; not for ever, though.
-        if mark.now_ns >= end_ns && (!blocked || mark.now_ns >= end_ns + SILENCE_NS) {
+        if mark.now_ns >= end_ns && (!blocked || mark.now_ns - end_ns >= SILENCE_NS) {
             return Ok(SideReport { sent, ..window.so_far(mark) });
         }
         if due {

@@ -1,0 +1,145 @@
+//! Polyrail itself: a node embedded in each measured process, over every link of the testbed.
+//!
+//! The receiver binds a service, the sender finds it by name. The node's waiting mode is Polyrail's own, not the
+//! emulation that sockets get.
+
+use std::io;
+use std::time::Duration;
+
+use polyrail::{Config, Node, Port, PortAddress, Scope, ServiceAddress, ServiceRange, Wait};
+
+use super::{Listener, Pipe, Protocol, Setup};
+use crate::args::SendKind;
+use crate::check::MESSAGE_BYTES_MIN;
+use crate::wait::{WaitMode, Waiter};
+use crate::workload::Workload;
+
+/// Polyrail over all links.
+pub(super) struct Polyrail;
+
+/// The service that the receiver binds; the testbed is private, so nobody else does.
+const SERVICE_TYPE: u32 = 1_000;
+/// Messages handed out in one turn at most, so that the caller gets to look at the time.
+const TURN_MESSAGES_MAX: usize = 64;
+
+impl Protocol for Polyrail {
+    fn name(&self) -> &'static str {
+        "polyrail"
+    }
+
+    fn about(&self) -> &'static str {
+        "Polyrail over all links, unencrypted, one service bound by the receiver"
+    }
+
+    fn striped(&self) -> bool {
+        true
+    }
+
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
+        if size < MESSAGE_BYTES_MIN {
+            return Err(format!("messages of {size} bytes cannot carry their number"));
+        }
+        Ok(())
+    }
+
+    fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
+        let pipe = PolyrailPipe::open(setup, "receiver")?;
+        pipe.port.bind(ServiceRange::new(SERVICE_TYPE, 0, 0), Scope::Cluster).map_err(io::Error::other)?;
+        Ok(Box::new(PolyrailListener { pipe }))
+    }
+
+    fn connect(&self, setup: &Setup, _address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        let pipe = PolyrailPipe::open(setup, "sender")?;
+        pipe.port.wait_for(service(), Some(timeout)).map_err(io::Error::other)?;
+        Ok(Box::new(pipe))
+    }
+}
+
+fn service() -> ServiceAddress {
+    ServiceAddress::new(SERVICE_TYPE, 0)
+}
+
+struct PolyrailListener {
+    pipe: PolyrailPipe,
+}
+
+impl Listener for PolyrailListener {
+    fn address(&self) -> String {
+        format!("{SERVICE_TYPE}:0")
+    }
+
+    fn accept(self: Box<Self>, _timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        // Messages come without a connection.
+        Ok(Box::new(self.pipe))
+    }
+}
+
+struct PolyrailPipe {
+    port: Port,
+    send: SendKind,
+    /// Where the last message came from: who answers sends there.
+    peer: Option<PortAddress>,
+    /// The node lives as long as its port is used.
+    _node: Node,
+}
+
+impl PolyrailPipe {
+    fn open(setup: &Setup, name: &str) -> io::Result<Self> {
+        let wait = match setup.wait {
+            WaitMode::Spin => Wait::Spin,
+            WaitMode::Adaptive => Wait::Adaptive,
+            WaitMode::Block => Wait::Block,
+        };
+        let loopback = ["lo".to_owned()];
+        let devices = if setup.devices.is_empty() { &loopback[..] } else { &setup.devices[..] };
+        let mut config = Config::new().insecure().name(name).interfaces(devices).wait(wait);
+        if let Some(bytes) = setup.socket_buffer_max {
+            config = config.socket_buffer_max(bytes);
+        }
+        let node = Node::embed(config).map_err(io::Error::other)?;
+        let port = node.port().map_err(io::Error::other)?;
+        Ok(Self { port, send: setup.send, peer: None, _node: node })
+    }
+}
+
+impl Pipe for PolyrailPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let sent = match (self.send, self.peer) {
+            (SendKind::Slice, None) => self.port.send(service(), message),
+            (SendKind::Slice, Some(peer)) => self.port.send(peer, message),
+            (SendKind::Buffer, peer) => {
+                // Composed in place: only the numbers at both ends, which is all that the receiver looks at.
+                let mut buffer = self.port.alloc(message.len()).map_err(io::Error::other)?;
+                let end = message.len() - MESSAGE_BYTES_MIN;
+                buffer[..MESSAGE_BYTES_MIN].copy_from_slice(&message[..MESSAGE_BYTES_MIN]);
+                buffer[end..].copy_from_slice(&message[end..]);
+                match peer {
+                    None => self.port.send_buffer(service(), buffer),
+                    Some(peer) => self.port.send_buffer(peer, buffer),
+                }
+            }
+        };
+        sent.map(|()| true).map_err(io::Error::other)
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let Some(message) = self.port.recv_timeout(Waiter::BLOCK_MAX).map_err(io::Error::other)? else {
+            return Ok(0);
+        };
+        sink(message.bytes());
+        self.peer = Some(message.from());
+        drop(message);
+        let mut count = 1;
+        while count < TURN_MESSAGES_MAX
+            && let Some(message) = self.port.try_recv().map_err(io::Error::other)?
+        {
+            sink(message.bytes());
+            count += 1;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,235 @@
+//! Both sides of each workload over a protocol in memory that misbehaves on purpose, up to the JSON that tells of it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::*;
+use crate::args::tests::parse;
+use crate::calibrate::Calibration;
+use crate::control::Setup;
+use crate::protocol::{Listener, Protocol};
+use crate::report::{Case, Report, Series};
+use crate::run::Sample;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// Every tenth message vanishes.
+    Loses,
+    /// Every tenth message comes twice.
+    Duplicates,
+    /// Every tenth message is overtaken by its successor.
+    Reorders,
+    /// Every tenth message has a wrong byte at its end.
+    Damages,
+}
+
+/// What the report calls the protocol; the pipes are made by [`pair`].
+struct Mock;
+
+impl Protocol for Mock {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+    fn about(&self) -> &'static str {
+        "in memory, with faults"
+    }
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn supports(&self, _workload: Workload, _size: usize) -> Result<(), String> {
+        Ok(())
+    }
+    fn listen(&self, _setup: &Setup) -> io::Result<Box<dyn Listener>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn connect(&self, _setup: &Setup, _address: &str, _timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+struct MockPipe {
+    fault: Fault,
+    count: u64,
+    held: Option<Vec<u8>>,
+    out: SyncSender<Vec<u8>>,
+    input: Receiver<Vec<u8>>,
+}
+
+impl MockPipe {
+    fn put(&self, message: Vec<u8>) -> bool {
+        match self.out.try_send(message) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                std::thread::yield_now();
+                false
+            }
+            // The other side has finished; what is sent now is nobody's loss.
+            Err(TrySendError::Disconnected(_)) => true,
+        }
+    }
+}
+
+impl Pipe for MockPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let tenth = self.count % 10 == 9;
+        let mut bytes = message.to_vec();
+        let done = match self.fault {
+            Fault::Loses if tenth => true,
+            Fault::Reorders if tenth && self.held.is_none() => {
+                self.held = Some(bytes);
+                true
+            }
+            Fault::Damages if tenth => {
+                *bytes.last_mut().unwrap() ^= 1;
+                self.put(bytes)
+            }
+            _ => self.put(bytes),
+        };
+        if !done {
+            return Ok(false);
+        }
+        self.count += 1;
+        let again = match self.fault {
+            Fault::Duplicates if tenth => Some(message.to_vec()),
+            Fault::Reorders if !tenth => self.held.take(),
+            _ => None,
+        };
+        if let Some(bytes) = again {
+            while !self.put(bytes.clone()) {}
+        }
+        Ok(true)
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        match self.input.recv_timeout(Duration::from_millis(10)) {
+            Ok(message) => {
+                sink(&message);
+                Ok(1)
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(0),
+        }
+    }
+}
+
+fn pair(fault: Fault) -> (MockPipe, MockPipe) {
+    let (a, b) = (sync_channel(64), sync_channel(64));
+    let pipe = |fault, out, input| MockPipe { fault, count: 0, held: None, out, input };
+    (pipe(fault, a.0, b.1), pipe(Fault::None, b.0, a.1))
+}
+
+/// Plays both sides and gives the report's row of it.
+fn measured(line: &str, fault: Fault) -> (Value, Sample) {
+    let plan = parse(line).unwrap().plan().unwrap();
+    let job = |role| Job {
+        role,
+        protocol: "mock".to_owned(),
+        workload: plan.workload,
+        setup: Setup {
+            size: plan.sizes[0],
+            wait: plan.wait,
+            local: Vec::new(),
+            devices: Vec::new(),
+            socket_buffer_max: None,
+            send: plan.send,
+            both_ways: plan.workload == Workload::PingPong,
+        },
+        warmup_ns: plan.warmup_ns,
+        duration_ns: plan.duration_ns,
+        core: None,
+    };
+    let (mut sender_pipe, mut receiver_pipe) = pair(fault);
+    let drain = AtomicU64::new(NOT_DRAINING);
+    let sample = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let around = Surroundings { drain: &drain, progress: &mut |_| {} };
+            play(&job(Role::Receiver), &mut receiver_pipe, true, around).unwrap()
+        });
+        let never = AtomicU64::new(NOT_DRAINING);
+        let around = Surroundings { drain: &never, progress: &mut |_| {} };
+        let reliable = fault == Fault::None;
+        let sender = play(&job(Role::Sender), &mut sender_pipe, reliable, around).unwrap();
+        drain.store(sender.sent, Ordering::Relaxed);
+        Sample { sender, receiver: receiver.join().unwrap(), error: None }
+    });
+    let mut series = Series::new(Case::new(&plan, &Mock, &[None], 0.0, plan.sizes[0]));
+    series.add(0, sample.clone(), Calibration { cacheline_ns: None, stall_max_us: 1.0, stall_sum_us: 0.0 });
+    let mut report = Report::new();
+    report.add(series);
+    let document: Value = serde_json::from_str(&report.json()).unwrap();
+    (document["results"][0].clone(), sample)
+}
+
+const STREAM: &str = "stream --size 64 --duration 0.05 --warmup 0.01";
+
+fn faults(row: &Value) -> [u64; 4] {
+    ["lost", "duplicated", "reordered", "damaged"].map(|name| row[name].as_u64().unwrap())
+}
+
+#[test]
+fn an_honest_protocol_is_clean_and_all_of_it_is_counted() {
+    let (row, sample) = measured(STREAM, Fault::None);
+    assert_eq!(faults(&row), [0; 4]);
+    assert_eq!(sample.receiver.counts.messages, sample.sender.sent);
+    assert!(row["throughput_mbps"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(sample.receiver.bytes, sample.receiver.messages * 64);
+    assert!(sample.receiver.messages < sample.receiver.counts.messages, "the warm-up is not in the window");
+}
+
+#[test]
+fn a_protocol_that_loses_is_reported_as_such() {
+    let (row, sample) = measured(STREAM, Fault::Loses);
+    assert_eq!(faults(&row), [sample.sender.sent / 10, 0, 0, 0]);
+}
+
+#[test]
+fn a_protocol_that_duplicates_is_reported_as_such() {
+    let (row, sample) = measured(STREAM, Fault::Duplicates);
+    let [lost, duplicated, reordered, damaged] = faults(&row);
+    // The last copy may come after the receiver has all it waits for.
+    let expected = sample.sender.sent / 10;
+    assert!(duplicated == expected || duplicated + 1 == expected, "{duplicated} of {expected}");
+    assert_eq!([lost, reordered, damaged], [0; 3]);
+}
+
+#[test]
+fn a_protocol_that_reorders_is_reported_as_such() {
+    let (row, sample) = measured(STREAM, Fault::Reorders);
+    let [lost, duplicated, reordered, damaged] = faults(&row);
+    // A message held back at the very end has no successor to follow.
+    let held = u64::from(sample.sender.sent % 10 == 0);
+    assert_eq!([lost, reordered], [held, sample.sender.sent / 10 - held]);
+    assert_eq!([duplicated, damaged], [0; 2]);
+}
+
+#[test]
+fn a_protocol_that_damages_is_reported_as_such() {
+    let (row, sample) = measured(STREAM, Fault::Damages);
+    let [lost, duplicated, reordered, damaged] = faults(&row);
+    let expected = sample.sender.sent / 10;
+    assert_eq!([lost, damaged], [expected; 2], "a damaged message did not arrive");
+    assert_eq!([duplicated, reordered], [0; 2]);
+}
+
+#[test]
+fn ping_pong_times_every_answer_within_the_window() {
+    let (row, sample) = measured("pingpong --duration 0.05 --warmup 0.01", Fault::None);
+    let timed: u64 = sample.sender.rtt_ns.iter().map(|(_, count)| count).sum();
+    assert!(timed > 0 && timed < sample.sender.counts.messages, "warm-up answers are not timed");
+    // The answer that closes the window is timed but lies on its edge.
+    assert!(timed.abs_diff(sample.sender.messages) <= 1, "{timed} of {}", sample.sender.messages);
+    assert!(row["latency_us"]["p50"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(faults(&row), [0; 4]);
+}
+
+#[test]
+fn a_lost_ping_is_counted_and_not_timed() {
+    let (row, sample) = measured("pingpong --duration 0.3 --warmup 0", Fault::Loses);
+    assert!(row["lost"].as_u64().unwrap() > 0);
+    let longest_ns = sample.sender.rtt_ns.iter().map(|(ns, _)| *ns).max().unwrap();
+    assert!(longest_ns < 100_000_000, "the wait for a lost message is no round trip: {longest_ns}");
+}
