@@ -44,6 +44,9 @@ struct World {
     /// Sum of the queueing of the packets that passed, and their number.
     queued_ns: u64,
     passed: u64,
+    /// The receiving host stands still for so long, at the start of each such span.
+    stall: Duration,
+    stall_every: Duration,
 }
 
 impl World {
@@ -67,7 +70,18 @@ impl World {
             random: 0x9e37_79b9_7f4a_7c15,
             queued_ns: 0,
             passed: 0,
+            stall: Duration::ZERO,
+            stall_every: Duration::s(1),
         }
+    }
+
+    /// When the receiver handles what arrives at `at`.
+    fn awake_at(&self, at: Instant) -> Instant {
+        if at == Instant::NEVER {
+            return at;
+        }
+        let into = at.0 % self.stall_every.0;
+        at + Duration(self.stall.0.saturating_sub(into))
     }
 
     fn is_lost(&mut self) -> bool {
@@ -97,9 +111,10 @@ impl World {
     }
 
     fn next_event(&self) -> Instant {
-        let packet = self.packets.front().map_or(Instant::NEVER, |p| p.arrives);
+        let packet = self.awake_at(self.packets.front().map_or(Instant::NEVER, |p| p.arrives));
         let ack = self.acks.front().map_or(Instant::NEVER, |a| a.0);
-        packet.min(ack).min(self.probe_at).min(self.received.deadline().max(self.now))
+        let held = self.awake_at(self.received.deadline().max(self.now));
+        packet.min(ack).min(self.probe_at).min(held)
     }
 
     fn fill(&mut self) {
@@ -134,6 +149,9 @@ impl World {
     }
 
     fn deliver_packets(&mut self) {
+        if self.awake_at(self.now) > self.now {
+            return;
+        }
         let mut batch_bytes = 0;
         while let Some(packet) = self.packets.pop_front_if(|p| p.arrives <= self.now) {
             let bytes = self.path.packet_bytes as u32;
@@ -313,6 +331,24 @@ fn a_shallow_queue_costs_little_and_bounds_what_is_in_flight() {
         let sent = world.first_outstanding - settled;
         let lost = sent.saturating_sub(world.received.rx_packets() - received) * 100 / sent;
         assert!(share >= share_min && lost <= 12, "{rtt:?}: {share}% arrived, {lost}% lost");
+    }
+}
+
+#[test]
+fn a_receiver_that_stalls_does_not_look_faster_than_it_is() {
+    for rtt in [Duration::us(50), Duration::ms(1)] {
+        let mut world = World::new(path(1_000, rtt, 0));
+        (world.stall, world.stall_every) = (Duration::ms(4), Duration::ms(13));
+        world.window.set_queue_target(Duration::ms(6));
+        world.run(Duration::ms(500));
+        let mut highest = 0;
+        for _ in 0..500 {
+            world.run(Duration::ms(1));
+            highest = highest.max(world.window.rate_bytes_per_s());
+        }
+        let (share, queue) = world.run(Duration::ms(1_300));
+        assert!(highest <= 125_000_000 / 4 * 5, "{rtt:?}: {highest} bytes/s");
+        assert!(share >= 95 && queue <= Duration::ms(8), "{rtt:?}: {share}% {queue:?}");
     }
 }
 
