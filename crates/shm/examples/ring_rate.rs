@@ -14,6 +14,7 @@ fn main() {}
 #[cfg(not(loom))]
 mod rate {
     use std::io;
+    use std::sync::{Arc, Barrier};
     use std::thread;
     use std::time::Instant;
 
@@ -51,10 +52,15 @@ mod rate {
     fn once(way: &Way, cores: (usize, usize)) -> io::Result<f64> {
         let (client, engine) = QueuePair::create(Sizes::default(), Backing::Private)?;
         let (staged, batch) = (way.staged, way.batch);
+        let both_pinned = Arc::new(Barrier::new(2));
+        let filler_pinned = Arc::clone(&both_pinned);
         let filling = thread::spawn(move || {
             pin(cores.0);
+            filler_pinned.wait();
             fill(client, staged);
         });
+        // A new thread starts on this one's core: spinning there before it has moved away could keep it for ever.
+        both_pinned.wait();
         pin(cores.1);
         let start = Instant::now();
         drain(engine, batch);
