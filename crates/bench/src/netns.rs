@@ -33,8 +33,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Creates the namespaces and links of `spec`. What a process of the past left under the same name is removed
-    /// first; a name held by a running process is refused.
+    /// Creates the namespaces and links of `spec`. What killed processes left behind is removed first; a name that
+    /// is held is refused.
     ///
     /// # Errors
     /// The specification is impossible, a command is missing or refuses, or namespaces are not permitted.
@@ -43,10 +43,8 @@ impl Testbed {
         if !rustix::process::geteuid().is_root() {
             return Err(NetnsError::Permission);
         }
-        if let Some(old) = state::find(&spec.name).filter(|old| !old.owner_runs()) {
-            remove(&old)?;
-        }
-        let record = Record { pid: std::process::id(), subnet: free_subnet(), spec };
+        state::all().iter().filter(|old| old.is_abandoned()).try_for_each(remove)?;
+        let record = Record { pid: std::process::id(), subnet: free_subnet(), spec, kept: false };
         state::claim(&record)?;
         // From here on dropping the value removes whatever part of it exists.
         let mut testbed = Self { record, faults_ready: false, kept: false };
@@ -186,7 +184,10 @@ impl Testbed {
 
     /// Leaves the testbed in place after this process; [`Testbed::remove`] takes it away by name.
     pub fn keep(mut self) {
+        self.record.kept = true;
         self.kept = true;
+        // If the record cannot be written, the testbed stays as well, but counts as abandoned to the next creation.
+        let _ = state::replace(&self.record);
     }
 
     /// Every testbed on this machine.

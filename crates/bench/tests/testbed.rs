@@ -28,12 +28,13 @@ fn main() {
         }
         Err(error) => panic!("{error}"),
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         (
             "a_throttled_stream_is_counted_and_nothing_is_left",
             a_throttled_stream_is_counted_and_nothing_is_left,
         ),
         ("every_protocol_answers_between_two_nodes", every_protocol_answers_between_two_nodes),
+        ("a_hung_side_is_killed_and_what_was_told_is_kept", a_hung_side_is_killed_and_what_was_told_is_kept),
         ("carrier_is_lost_and_comes_back", carrier_is_lost_and_comes_back),
         ("a_black_hole_swallows_only_its_direction", a_black_hole_swallows_only_its_direction),
         ("three_nodes_share_each_link", three_nodes_share_each_link),
@@ -67,12 +68,13 @@ fn sees_carrier(testbed: &Testbed, node: usize) -> bool {
     String::from_utf8_lossy(&output.stdout).trim() == "1"
 }
 
-fn pings(testbed: &Testbed, from: usize, to: usize, link: usize) -> bool {
-    let address = testbed.address(to, link).to_string();
-    let mut command = testbed.command(from, "sh");
-    // The second try covers the resolution of the address, whose question may be lost.
-    command.args(["-c", &format!("ping -q -c 1 -W 1 {address} || ping -q -c 1 -W 1 {address}")]);
-    command.output().expect("ping").status.success()
+/// Whether a node answers: a port where nobody listens refuses a connection, which takes both directions.
+fn reaches(testbed: &Testbed, from: usize, to: usize, link: usize) -> bool {
+    let address = testbed.address(to, link);
+    let mut command = testbed.command(from, "timeout");
+    command.args(["2", "bash", "-c", &format!("exec 3<>/dev/tcp/{address}/9")]);
+    let output = command.output().expect("timeout and bash");
+    String::from_utf8_lossy(&output.stderr).contains("refused")
 }
 
 fn a_throttled_stream_is_counted_and_nothing_is_left() {
@@ -100,6 +102,39 @@ fn every_protocol_answers_between_two_nodes() {
     }
 }
 
+fn a_hung_side_is_killed_and_what_was_told_is_kept() {
+    let namespace = format!("pr-bench-{}-a", std::process::id());
+    let (running, watched) = (namespace.clone(), namespace);
+    let freezer = std::thread::spawn(move || {
+        let ip = |args: &[&str]| {
+            let output = Command::new("ip").args(args).output().expect("ip");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let sent_bytes = || {
+            let read = ["netns", "exec", &watched, "cat", "/sys/class/net/l0/statistics/tx_bytes"];
+            ip(&read).trim().parse::<u64>().unwrap_or(0)
+        };
+        // Far enough into the window that the receiver has told of its progress; then the sender stops for ever.
+        while sent_bytes() < 20_000_000 {}
+        for pid in ip(&["netns", "pids", &running]).lines() {
+            Command::new("kill").args(["-STOP", pid]).status().expect("kill");
+        }
+    });
+    let line = "stream --protocol tcp-cubic --rate 100 --warmup 0.05 --duration 4 --repeat 1 --wait block";
+    let words = std::iter::once("bench").chain(line.split_whitespace());
+    let report = measure(&Arguments::parse_from(words).bench);
+    freezer.join().expect("freezer");
+    let document: Value = serde_json::from_str(&report.json()).expect("valid JSON");
+    let row = &document["results"][0];
+    assert!(
+        row["errors"][0].as_str().is_some_and(|error| error.contains("sender: no sign of life")),
+        "{row:#}"
+    );
+    assert!(row["throughput_mbps"]["median"].as_f64().is_some_and(|mbps| mbps > 0.0), "{row:#}");
+    assert_eq!(report.exit_code(), 1);
+    assert!(!namespaces().contains(&format!("pr-bench-{}", std::process::id())));
+}
+
 fn carrier_is_lost_and_comes_back() {
     let testbed = Testbed::create(Spec::pair(name("carrier"), vec![LinkSpec::default()])).expect("testbed");
     let become_ = |up: bool| {
@@ -109,28 +144,28 @@ fn carrier_is_lost_and_comes_back() {
     assert!(sees_carrier(&testbed, 0));
     become_(false);
     become_(true);
-    assert!(pings(&testbed, 0, 1, 0));
+    assert!(reaches(&testbed, 0, 1, 0));
 }
 
 fn a_black_hole_swallows_only_its_direction() {
     let mut testbed =
         Testbed::create(Spec::pair(name("hole"), vec![LinkSpec::default(); 2])).expect("testbed");
     testbed.prepare_faults().expect("faults");
-    assert!(pings(&testbed, 0, 1, 0) && pings(&testbed, 0, 1, 1));
+    assert!(reaches(&testbed, 0, 1, 0) && reaches(&testbed, 0, 1, 1));
     for direction in [Direction::Into, Direction::OutOf, Direction::Both] {
         testbed.black_hole(0, 0, direction, true).expect("hole");
-        assert!(!pings(&testbed, 0, 1, 0), "{direction:?}");
-        assert!(pings(&testbed, 0, 1, 1), "the other link is untouched");
+        assert!(!reaches(&testbed, 0, 1, 0), "{direction:?}");
+        assert!(reaches(&testbed, 0, 1, 1), "the other link is untouched");
         testbed.black_hole(0, 0, direction, false).expect("end of the hole");
-        assert!(pings(&testbed, 0, 1, 0), "after {direction:?}");
+        assert!(reaches(&testbed, 0, 1, 0), "after {direction:?}");
     }
     testbed.set_loss(0, 100.0).expect("loss");
-    assert!(!pings(&testbed, 0, 1, 0));
+    assert!(!reaches(&testbed, 0, 1, 0));
     testbed.set_loss(0, 0.0).expect("no loss");
     testbed.set_rate(0, Some(10)).expect("rate");
     testbed.set_rate(0, None).expect("no rate");
     testbed.set_mtu(0, 9000).expect("mtu");
-    assert!(pings(&testbed, 0, 1, 0));
+    assert!(reaches(&testbed, 0, 1, 0));
     assert!(testbed.carrier(7, 0, false).is_err(), "a link that is not there");
 }
 
@@ -138,12 +173,12 @@ fn three_nodes_share_each_link() {
     let link = LinkSpec { rate_mbit: Some(100), ..LinkSpec::default() };
     let spec = Spec { name: name("three"), nodes: 3, links: vec![link; 2] };
     let mut testbed = Testbed::create(spec).expect("testbed");
-    assert!(pings(&testbed, 0, 2, 0) && pings(&testbed, 1, 2, 1));
+    assert!(reaches(&testbed, 0, 2, 0) && reaches(&testbed, 1, 2, 1));
     testbed.black_hole(0, 2, Direction::OutOf, true).expect("hole");
-    assert!(!pings(&testbed, 0, 2, 0));
-    assert!(pings(&testbed, 0, 1, 0), "the others still reach each other");
+    assert!(!reaches(&testbed, 0, 2, 0));
+    assert!(reaches(&testbed, 0, 1, 0), "the others still reach each other");
     testbed.carrier(1, 1, false).expect("carrier");
-    assert!(!pings(&testbed, 1, 2, 1));
+    assert!(!reaches(&testbed, 1, 2, 1));
     let prefix = format!("pr-{}", testbed.spec().name);
     testbed.down().expect("down");
     assert!(!namespaces().contains(&prefix));
@@ -158,7 +193,7 @@ fn another_process_finds_and_removes_a_testbed() {
     let mut sleeper = testbed.command(0, "sleep").arg("1000").spawn().expect("sleep");
     testbed.keep();
     assert!(Testbed::list().iter().any(|record| record.spec.name == name));
-    assert!(pings(&Testbed::open(&name).expect("open"), 0, 1, 0));
+    assert!(reaches(&Testbed::open(&name).expect("open"), 0, 1, 0));
     Testbed::remove(&name).expect("remove");
     // The sleeper may not have entered the namespace yet when it was searched; it is ours to end in any case.
     let _ = sleeper.kill();

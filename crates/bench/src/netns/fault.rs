@@ -83,11 +83,15 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
     // numgen compares whole numbers; a millionth is finer than any loss that can be told apart here.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100 percent, checked")]
     let millionths = (percent * 10_000.0).round() as u32;
-    if millionths > 0 {
-        change += &format!(
-            "add rule netdev polyrail loss_{device} meta protocol {{ ip, ip6 }} \
-             numgen random mod 1000000 < {millionths} counter drop\n"
-        );
+    let chance = match millionths {
+        0 => None,
+        // nft refuses a comparison that is always true.
+        1_000_000.. => Some(String::new()),
+        _ => Some(format!("numgen random mod 1000000 < {millionths}")),
+    };
+    if let Some(chance) = chance {
+        let packets = "meta protocol { ip, ip6 }";
+        change += &format!("add rule netdev polyrail loss_{device} {packets} {chance} counter drop\n");
     }
     (0..spec.nodes).try_for_each(|node| nft(&spec.namespace(node), &change))
 }

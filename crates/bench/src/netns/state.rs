@@ -21,12 +21,20 @@ pub struct Record {
     pub subnet: u8,
     /// What the testbed looks like.
     pub spec: Spec,
+    /// Whether it shall outlive the process that created it.
+    #[serde(default)]
+    pub kept: bool,
 }
 
 impl Record {
     /// Whether the process that created the testbed still runs.
     pub fn owner_runs(&self) -> bool {
         PathBuf::from(format!("/proc/{}", self.pid)).exists()
+    }
+
+    /// Whether nobody will remove it: its process was killed.
+    pub fn is_abandoned(&self) -> bool {
+        !self.kept && !self.owner_runs()
     }
 }
 
@@ -56,6 +64,16 @@ pub(super) fn claim(record: &Record) -> Result<(), NetnsError> {
         _ => failed(error),
     })?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)
+}
+
+/// Replaces a record, at once and as a whole.
+pub(super) fn replace(record: &Record) -> Result<(), NetnsError> {
+    let path = folder()?.join(format!("{}.json", record.spec.name));
+    let fresh = path.with_extension("new");
+    let text = serde_json::to_string(record).map_err(|error| NetnsError::State(error.to_string()))?;
+    fs::write(&fresh, text)
+        .and_then(|()| fs::rename(&fresh, &path))
+        .map_err(|error| NetnsError::State(format!("{}: {error}", path.display())))
 }
 
 /// Removes a record; a missing one is fine.
