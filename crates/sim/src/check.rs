@@ -273,18 +273,21 @@ impl Oracle {
         if let Some(id) = claimed {
             return (id < self.next_id()).then_some(id);
         }
-        // A message without number: the first of that sender which fits, and which this port may get.
+        // A message without number (always of one class, always to a port): the first of its flow that fits.
         let sends = &self.sends;
         for (sender, waiting) in &mut self.anonymous {
             if (sender.node, sender.port) != from {
                 continue;
             }
-            let position = waiting.iter().position(|id| {
-                let record = &sends[*id as usize];
-                let fits =
-                    record.bytes as usize == bytes.len() && content::first_difference(*id, bytes).is_none();
-                fits && (record.to == Target::Port(to) || matches!(record.to, Target::Service(..)))
-            });
+            let with_fate = |fate: Fate| {
+                waiting.iter().position(|id| {
+                    let record = &sends[*id as usize];
+                    let fits = record.bytes as usize == bytes.len() && record.to == Target::Port(to);
+                    fits && record.fate == fate && content::first_difference(*id, bytes).is_none()
+                })
+            };
+            let position =
+                with_fate(Fate::Pending).or_else(|| with_fate(Fate::Failed(FailReason::Indeterminate)));
             if let Some(position) = position {
                 return waiting.remove(position);
             }

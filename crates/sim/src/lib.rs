@@ -8,6 +8,7 @@
 pub mod bearer;
 pub mod check;
 pub mod content;
+pub mod core_node;
 pub mod coverage;
 pub mod fault;
 pub mod host;
@@ -15,6 +16,7 @@ pub mod network;
 pub mod plan;
 pub mod prng;
 pub mod queue;
+pub mod runner;
 pub mod subject;
 pub mod swarm;
 pub mod workload;

@@ -14,6 +14,8 @@ use polyrail_proto::id::{NodeId, PortAddress, PortId};
 /// Services of a run are instances 0..8 of this type.
 const SERVICE_KIND: u32 = 1_000;
 const INSTANCES: u64 = 8;
+/// The class of messages that carry no number.
+const TINY_CLASS: u8 = 2;
 /// Most things that an application takes from a port at one time.
 const POLL_MOST: usize = 64;
 
@@ -151,8 +153,15 @@ impl World {
         let state = &mut self.nodes[node];
         let app = &mut state.app;
         let bytes = self.plan.workload.bytes(&mut app.sizes);
-        let class = self.plan.workload.class(&mut app.sizes);
-        let tag = app.sizes.chance_ppm(self.plan.workload.tagged_ppm).then_some(content::tag_of(id));
+        let mut class = self.plan.workload.class(&mut app.sizes);
+        // A message without number is known by its place in its flow only; so it must be clear which flow that is.
+        let tiny = bytes < 8;
+        let tagged =
+            app.sizes.chance_ppm(self.plan.workload.tagged_ppm) || tiny && matches!(to, To::Service(_));
+        let tag = tagged.then_some(content::tag_of(id));
+        if tiny && !tagged {
+            class = TINY_CLASS;
+        }
         content::fill(id, bytes, &mut app.content);
         let key = app.ports[from].key;
         let local_ns = state.host.local_ns(self.now_ns);
@@ -161,7 +170,7 @@ impl World {
         match answer {
             SendAnswer::Accepted => {
                 self.coverage.add("send", "accepted", 1);
-                let anonymous = tag.is_none() && bytes < 8;
+                let anonymous = tiny && !tagged;
                 self.oracle.on_sent(self.now_ns, key, target, class, bytes, anonymous);
                 self.note(|| {
                     format!("{key} sends message {id} ({bytes} bytes, class {class}) to {target:?}")
