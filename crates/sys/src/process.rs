@@ -1,5 +1,6 @@
 //! The process and the thread themselves: scheduling, signals, name spaces, what they cost.
 
+mod fork;
 mod namespace;
 mod schedule;
 mod signal;
@@ -10,6 +11,7 @@ use std::os::fd::OwnedFd;
 
 use crate::call::{check, check_long, check_size, own};
 
+pub use fork::fork_count;
 pub use namespace::{enter_netns, unshare_netns};
 pub use schedule::{cpus_allowed, pin_thread, set_autogroup_nice, set_nice, set_realtime};
 pub use signal::SignalFd;
