@@ -1,1 +1,45 @@
-//! placeholder
+//! Polyrail: a cluster's communication layer in user space.
+//!
+//! Processes reach *services by name* wherever they run; between nodes messages use every link the machines have at
+//! once, and a lost link loses nothing.
+//!
+//! ```no_run
+//! use polyrail::{Config, Node, Scope, ServiceAddress, ServiceRange};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = Node::embed(Config::new().insecure())?;
+//! let port = node.port()?;
+//! port.bind(ServiceRange::new(1000, 7, 7), Scope::Cluster)?;
+//! port.send(ServiceAddress::new(1000, 7), b"hello")?;
+//! let message = port.recv()?;
+//! assert_eq!(message.bytes(), b"hello");
+//! port.send(message.from(), b"hello yourself")?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod attendant;
+mod clock;
+pub mod config;
+pub mod control;
+pub mod engine;
+mod error;
+mod message;
+mod node;
+mod port;
+mod wait;
+
+pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};
+pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
+pub use error::{BindError, Error, ErrorCode, RecvError, SendError, StartError};
+pub use message::Message;
+pub use node::Node;
+pub use node::events::NodeEvent;
+pub use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+pub use polyrail_proto::flow::Class;
+pub use polyrail_proto::id::{NodeId, PortAddress, PortId};
+pub use polyrail_proto::node::Destination;
+pub use polyrail_shm::Buffer;
+pub use port::Port;

@@ -74,6 +74,8 @@ pub struct Link {
     last_tx_at: Instant,
     probe_at: Instant,
     probes: u64,
+    /// Bytes sent since the peer was last asked to acknowledge at once.
+    pub(crate) unasked_bytes: u64,
     created_at: Instant,
 }
 
@@ -109,6 +111,7 @@ impl Link {
             last_tx_at: now,
             probe_at: now,
             probes: 0,
+            unasked_bytes: 0,
             created_at: now,
             spec,
         }
@@ -164,6 +167,9 @@ impl Link {
 
     /// A packet left.
     pub fn on_sent(&mut self, now: Instant, packets: u64, bytes: u64) {
+        if now.since(self.last_tx_at) > Duration::s(1) {
+            self.window.on_idle(now);
+        }
         self.last_tx_at = now;
         self.stats.packets_sent += packets;
         self.stats.bytes_sent += bytes;

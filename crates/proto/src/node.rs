@@ -211,6 +211,11 @@ impl Node {
             Err(malformed) => return self.on_malformed(now, bearer, from, packet, malformed.what),
         };
         let body = &packet[wire::HEADER_BYTES..];
+        if header.has(wire::header::FLAG_SEALED) {
+            // Without a key nothing vouches for what is inside (protocol.md §2.4).
+            self.drops.malformed += 1;
+            return;
+        }
         match header.kind {
             PacketType::Data => self.on_data(now, bearer, from, &header, packet, ce, store),
             PacketType::Init => self.on_init(now, bearer, from, body, store),
@@ -312,6 +317,16 @@ impl Node {
         let Some(slot) = self.slot_of(SessionId(train.id.session)) else { return };
         if let Some(session) = &mut self.slots[slot].session {
             session.handle_sent(cx!(self, now, store), train, outcome);
+        }
+    }
+
+    /// Somebody on the way said how large packets to `to` may be. Anyone can say so, so it is only tried out.
+    pub fn handle_mtu_hint(&mut self, now: Instant, bearer: BearerId, to: &MediaAddress, mtu: u16) {
+        let sessions = self.slots.iter_mut().filter_map(|s| s.session.as_mut());
+        for link in sessions.flat_map(|s| &mut s.links) {
+            if link.spec.bearer == bearer && link.spec.to == *to {
+                link.mtu.on_hint(now, mtu & !7);
+            }
         }
     }
 

@@ -566,6 +566,7 @@ impl Session {
     pub(crate) fn handle_stall(&mut self, stall: Duration) {
         for link in &mut self.links {
             link.sent.shift(stall);
+            link.state.on_stall(stall);
         }
         if let Some(since) = &mut self.isolated_since {
             *since += stall;

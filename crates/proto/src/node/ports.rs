@@ -32,7 +32,8 @@ impl Node {
     /// Opens a port with a number that was never used before in this life.
     pub fn open_port(&mut self) -> Result<PortId, PortError> {
         for _ in 0..1_000 {
-            let id = PortId(self.draw() as u32);
+            // The upper half belongs to connections (protocol.md §4.15).
+            let id = PortId(self.draw() as u32 & 0x7fff_ffff);
             if id.0 != 0 && !self.ports.contains_key(&id) {
                 self.ports.insert(id, Port::default());
                 return Ok(id);
@@ -174,5 +175,17 @@ impl Node {
             }
         }
         self.close_port(now, port, store);
+    }
+}
+
+impl From<PortAddress> for Destination {
+    fn from(to: PortAddress) -> Self {
+        Destination::Port(to)
+    }
+}
+
+impl From<ServiceAddress> for Destination {
+    fn from(to: ServiceAddress) -> Self {
+        Destination::Service(to)
     }
 }

@@ -29,7 +29,7 @@ impl Notice {
     /// Bytes of its frame.
     pub fn bytes(&self) -> usize {
         match self {
-            Notice::Bindings { records, .. } => 40 + 40 * records.len(),
+            Notice::Bindings { records, .. } => wire::Bindings::emitted_bytes(records.len()),
             Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
         }
     }

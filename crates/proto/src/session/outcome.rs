@@ -28,6 +28,10 @@ impl Session {
         };
         if told.packets + told.spurious > 0 {
             link.pto_count = 0;
+            if let Some(size) = told.bytes.checked_div(told.packets) {
+                link.mtu.on_packet_acked(size as u16);
+            }
+            link.window.set_packet_bytes(link.mtu.current());
             let rtt = Duration::between_stamps(cx.now.stamp(), ack.stamp_echo);
             let delay = Duration((ack.delay as u64) << 8);
             if told.largest_is_new {
@@ -73,7 +77,8 @@ impl Session {
         if packets > 0 {
             link.stats.packets_lost += packets;
             link.window.on_loss(cx.now, packets, inflight);
-            link.mtu.on_packet_lost(cx.now, link.mtu.current());
+            let bytes = inflight - link.sent.inflight_bytes();
+            link.mtu.on_packet_lost(cx.now, (bytes / packets) as u16);
             self.repeat(&mut items, index);
         }
         self.scratch = items;

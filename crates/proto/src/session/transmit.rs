@@ -167,6 +167,15 @@ impl Session {
             if goes_on {
                 fill.train.pad(left);
             }
+            if !goes_on && fill.eliciting {
+                // The window must learn of arrivals several times per round trip, or the path runs empty.
+                let link = &mut self.links[fill.link];
+                link.unasked_bytes += fill.train.bytes as u64;
+                if link.unasked_bytes >= link.window.ack_every_bytes() {
+                    link.unasked_bytes = 0;
+                    fill.ack_now = true;
+                }
+            }
             let mut flags = if fill.eliciting { FLAG_ACK_ELICITING } else { 0 };
             flags |= if fill.ack_now { FLAG_ACK_NOW } else { 0 };
             flags |= if goes_on { 0 } else { FLAG_TRAIN_LAST };

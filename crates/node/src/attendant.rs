@@ -1,0 +1,141 @@
+//! The one thread for everything slow: carriers, DNS, the control socket.
+//!
+//! Asking for a carrier takes a lock of the kernel's that others may hold for 20 ms, names take seconds: none of that
+//! may happen on a thread that moves messages. Results are handed to the engine in one short call.
+
+use crate::clock::now_ns;
+use crate::config::PeerName;
+use crate::control::Listener;
+use crate::node::Shared;
+use polyrail_bearer::Address;
+use polyrail_sys::epoll::{Epoll, Events, Interest};
+use polyrail_sys::interface::{self, LinkChange, LinkMonitor};
+use polyrail_sys::udp::UdpSocket;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often carriers are asked for while messages flow, and otherwise. The kernel's own notice comes too, but it
+/// may be 600 ms late when changes follow each other.
+const BUSY: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(250);
+/// How often peers' names are resolved again.
+const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
+/// How long a name that gave nothing waits.
+const RESOLVE_AGAIN_NS: u64 = 2_000_000_000;
+
+struct Attendant {
+    probe: Option<UdpSocket>,
+    monitor: Option<LinkMonitor>,
+    devices: Vec<(usize, String, bool)>,
+    peers: Vec<PeerName>,
+    resolve_at_ns: u64,
+    control: Option<Listener>,
+    epoll: Epoll,
+}
+
+/// Starts the thread; it ends when the node does.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let devices = shared.drive.engine().devices();
+    let control = match &shared.config.control {
+        Some(path) => Some(Listener::open(path)?),
+        None => None,
+    };
+    let epoll = Epoll::new()?;
+    let monitor = LinkMonitor::open().ok();
+    if let Some(monitor) = &monitor {
+        epoll.add(monitor.as_raw_fd(), 0, Interest::READ)?;
+    }
+    if let Some(control) = &control {
+        epoll.add(control.as_raw_fd(), 1, Interest::READ)?;
+    }
+    let mut attendant = Attendant {
+        probe: UdpSocket::new(false).ok(),
+        monitor,
+        devices: devices.into_iter().map(|(i, name)| (i, name, true)).collect(),
+        peers: shared.config.peer_names().unwrap_or_default(),
+        resolve_at_ns: 0,
+        control,
+        epoll,
+    };
+    let shared = Arc::downgrade(shared);
+    std::thread::Builder::new().name("polyrail-attend".to_owned()).spawn(move || attendant.run(&shared))
+}
+
+impl Attendant {
+    fn run(&mut self, shared: &Weak<Shared>) {
+        let mut events = Events::new(8);
+        loop {
+            let busy = {
+                let Some(shared) = shared.upgrade() else { return };
+                if shared.drive.is_stopping() {
+                    return;
+                }
+                self.check_carriers(&shared);
+                self.resolve(&shared);
+                if let Some(control) = &mut self.control {
+                    control.serve(&shared);
+                }
+                shared.drive.engine().is_busy(now_ns())
+            };
+            let wait = if busy { BUSY } else { IDLE };
+            let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
+            let mut changes: Vec<LinkChange> = Vec::new();
+            if let Some(monitor) = &mut self.monitor {
+                let _ = monitor.drain(&mut changes);
+            }
+        }
+    }
+
+    fn check_carriers(&mut self, shared: &Shared) {
+        let Some(probe) = &self.probe else { return };
+        for (index, name, was) in &mut self.devices {
+            // An interface that is gone has no carrier either.
+            let is = interface::carrier(probe, name).unwrap_or(false);
+            if is != *was {
+                *was = is;
+                shared.drive.engine().carrier(now_ns(), *index, is);
+                // Whoever sleeps must act on it now: what the dead link carried goes by the others.
+                if shared.drive.inline().is_none() {
+                    shared.drive.wake();
+                }
+            }
+        }
+    }
+
+    fn resolve(&mut self, shared: &Shared) {
+        let now = now_ns();
+        if self.peers.is_empty() || now < self.resolve_at_ns {
+            return;
+        }
+        let mut found = Vec::new();
+        let mut failed = false;
+        for peer in &self.peers {
+            match (peer.host.as_str(), peer.port).to_socket_addrs() {
+                Ok(addresses) => found.extend(addresses.map(plain)),
+                Err(_) => failed = true,
+            }
+        }
+        self.resolve_at_ns = now + if failed { RESOLVE_AGAIN_NS } else { RESOLVE_EVERY_NS };
+        let mut engine = shared.drive.engine();
+        if !failed {
+            engine.retain_connects(&found);
+        }
+        for address in found {
+            engine.connect(now_ns(), address);
+        }
+        drop(engine);
+        shared.drive.wake();
+    }
+}
+
+fn plain(mut address: SocketAddr) -> Address {
+    if let SocketAddr::V6(v6) = &mut address {
+        v6.set_scope_id(0);
+        v6.set_flowinfo(0);
+    }
+    Address::Ip(address)
+}

@@ -1,0 +1,255 @@
+//! The engine: joins the core to its bearers and its clients. One turn is bounded and says how much it did.
+//!
+//! Whoever drives it (the calling thread, the helper thread, the simulator) only calls [`Engine::turn`] with the
+//! time; nothing here reads a clock, waits or starts a thread, so the simulator runs exactly this code.
+
+mod admission;
+pub mod client;
+pub mod command;
+mod gather;
+mod status;
+mod store;
+mod turn;
+
+/// What the engine answers to bind and unbind.
+pub(crate) mod admission_answers {
+    pub use super::admission::{
+        ANSWER_INVERTED as INVERTED, ANSWER_NOT_BOUND as NOT_BOUND, ANSWER_OK as OK, ANSWER_RESERVED as RESERVED,
+    };
+}
+
+pub use client::Client;
+pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
+
+use crate::node::events::NodeEvent;
+use gather::Gather;
+use polyrail_bearer::{Address, Bearer, RxBatch};
+use polyrail_proto::address::MediaAddress;
+use polyrail_proto::id::{BearerId, PortId};
+use polyrail_proto::time::{Duration, Instant};
+use polyrail_proto::{BearerInfo, Config, Node, Train};
+use polyrail_shm::Sizes;
+use std::collections::VecDeque;
+use store::EngineStore;
+
+/// How much one turn may do before others have their turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Receive calls per bearer.
+    pub receives: u32,
+    /// Trains per bearer.
+    pub trains: u32,
+    /// Commands per client.
+    pub commands: u32,
+    /// Look at every bearer, not only at the busy one.
+    pub thorough: bool,
+}
+
+impl Budget {
+    /// For a thread that will come back at once.
+    pub const USUAL: Budget = Budget { receives: 4, trains: 16, commands: 1_024, thorough: false };
+    /// For the first turn after a wait, and for the simulator.
+    pub const THOROUGH: Budget = Budget { thorough: true, ..Budget::USUAL };
+}
+
+/// What a turn did, and what it would like next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Commands, datagram groups, trains and events handled.
+    pub done: u32,
+    /// When to call again at the latest, nanoseconds of the driver's clock; `None`: nothing is planned.
+    pub next_deadline_ns: Option<u64>,
+    /// Every source was seen empty: nothing is left to do before the deadline or news.
+    pub drained: bool,
+    /// A bearer has no room for what waits to leave.
+    pub blocked: bool,
+}
+
+/// A bearer with what the engine keeps for it.
+struct Attached {
+    bearer: Box<dyn Bearer>,
+    id: BearerId,
+    /// It had no room at the last try.
+    blocked: bool,
+    checked_at: Instant,
+    polled_at: Instant,
+    send_buffer: u32,
+    loopback: bool,
+}
+
+/// One running node.
+pub struct Engine {
+    node: Node,
+    bearers: Vec<Attached>,
+    store: EngineStore,
+    gather: Gather,
+    train: Train,
+    batch: RxBatch,
+    hot: usize,
+    turns: u64,
+    closing: Vec<PortId>,
+    events: VecDeque<NodeEvent>,
+    consumers: Vec<PortId>,
+    notices: Vec<polyrail_bearer::Notice>,
+    queue_target: (Duration, Duration),
+    loopback_at: Option<usize>,
+}
+
+impl Engine {
+    /// An engine without bearers and clients.
+    pub fn new(now_ns: u64, config: Config) -> Engine {
+        let queue_target = config.queue_target;
+        Engine {
+            node: Node::new(Instant(now_ns), config),
+            bearers: Vec::new(),
+            store: EngineStore::default(),
+            gather: Gather::default(),
+            train: Train::new(),
+            batch: RxBatch::new(8),
+            hot: 0,
+            turns: 0,
+            closing: Vec::new(),
+            events: VecDeque::new(),
+            consumers: Vec::new(),
+            notices: Vec::new(),
+            queue_target,
+            loopback_at: None,
+        }
+    }
+
+    /// Adds a bearer; its number is the count of those before it.
+    pub fn add_bearer(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
+        let info = describe(bearer.as_ref());
+        let id = self.node.add_bearer(Instant(now_ns), info);
+        self.attach(bearer, id, false)
+    }
+
+    /// Adds the bearer by which ports of this node reach each other.
+    pub fn add_loopback(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
+        let info = BearerInfo { broadcast: false, ambiguous: true, ..describe(bearer.as_ref()) };
+        let id = self.node.add_loopback(Instant(now_ns), info);
+        let index = self.attach(bearer, id, true);
+        self.loopback_at = Some(index);
+        index
+    }
+
+    fn attach(&mut self, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
+        let (checked_at, polled_at) = (Instant::ZERO, Instant::ZERO);
+        self.bearers.push(Attached { bearer, id, blocked: false, checked_at, polled_at, send_buffer: 0, loopback });
+        self.bearers.len() - 1
+    }
+
+    /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
+    pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
+        let port = self.node.open_port().map_err(std::io::Error::other)?;
+        self.store.open(port, self.node.config().node, sizes, exchange)
+    }
+
+    /// The carrier of a bearer came or went.
+    pub fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool) {
+        let Some(id) = self.bearers.get(bearer).map(|b| b.id) else { return };
+        self.node.handle_carrier(Instant(now_ns), id, up, &mut self.store);
+    }
+
+    /// The driver was away for `stall_ns` although it had work.
+    pub fn stall(&mut self, _now_ns: u64, stall_ns: u64) {
+        self.node.handle_stall(Duration(stall_ns));
+    }
+
+    /// Tries to open a session with whoever answers at `address`, by every bearer that may reach it.
+    pub fn connect(&mut self, now_ns: u64, address: Address) {
+        let to = media(&address);
+        let reaching: Vec<BearerId> = self.reaching(&to);
+        for bearer in reaching {
+            self.node.connect(Instant(now_ns), bearer, to.clone());
+        }
+    }
+
+    /// Forgets configured peers that are not among `addresses`.
+    pub fn retain_connects(&mut self, addresses: &[Address]) {
+        let keep: Vec<MediaAddress> = addresses.iter().map(media).collect();
+        self.node.retain_connects(|a| keep.contains(a));
+    }
+
+    fn reaching(&self, to: &MediaAddress) -> Vec<BearerId> {
+        let outside = || self.node.bearers().enumerate().filter(|(i, _)| Some(*i) != self.loopback_at);
+        let same = |(i, (info, _)): (usize, (&BearerInfo, bool))| info.reaches(to).then_some(BearerId(i as u8));
+        let near: Vec<BearerId> = outside().filter_map(same).collect();
+        if !near.is_empty() {
+            return near;
+        }
+        let family = to.as_bytes().first();
+        outside()
+            .filter(|(_, (info, _))| info.address.as_bytes().first() == family)
+            .map(|(i, _)| BearerId(i as u8))
+            .collect()
+    }
+
+    /// News of the node as a whole: peers, links, names.
+    pub fn poll_event(&mut self) -> Option<NodeEvent> {
+        self.events.pop_front()
+    }
+
+    /// Messages of all clients that are not confirmed yet.
+    pub fn unconfirmed(&self) -> usize {
+        self.store.ports().map(|p| self.node.unconfirmed(p)).sum()
+    }
+
+    /// Tells every peer that this node leaves. Drive a few turns afterwards so that the word gets out.
+    pub fn leave(&mut self, now_ns: u64) {
+        self.node.leave(Instant(now_ns), &mut self.store);
+    }
+
+    /// Descriptors of a bearer: data first.
+    pub fn fds(&self) -> Vec<(usize, Vec<std::os::fd::RawFd>)> {
+        self.bearers.iter().enumerate().map(|(i, b)| (i, b.bearer.fds())).collect()
+    }
+
+    /// Which bearers have no room for what waits.
+    pub fn blocked(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.bearers.iter().enumerate().map(|(i, b)| (i, b.blocked))
+    }
+
+    /// Device names of the bearers that have one.
+    pub fn devices(&self) -> Vec<(usize, String)> {
+        let named = |(i, b): (usize, &Attached)| Some((i, b.bearer.device()?.to_owned()));
+        self.bearers.iter().enumerate().filter_map(named).collect()
+    }
+
+    /// Whether any session carries messages now (carriers are then watched closely).
+    pub fn is_busy(&self, now_ns: u64) -> bool {
+        let own = self.node.config().node;
+        self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
+    }
+
+    /// The core, for reports and checks.
+    pub fn core(&self) -> &Node {
+        &self.node
+    }
+}
+
+/// A bearer's facts in the core's words.
+fn describe(bearer: &dyn Bearer) -> BearerInfo {
+    let (network, facts) = (bearer.local(), bearer.capabilities());
+    let link_local = match network.address {
+        Address::Ip(std::net::SocketAddr::V6(v6)) => v6.ip().is_unicast_link_local(),
+        _ => false,
+    };
+    // One peer may fill half of the receive buffer: its bookkeeping counts against it too, and other peers come.
+    let window = if facts.lossless { 4 << 20 } else { facts.receive_buffer_bytes / 2 };
+    BearerInfo {
+        address: media(&network.address),
+        prefix_at: 3,
+        prefix_bits: network.prefix_bits as usize,
+        mtu: facts.mtu_bytes,
+        window,
+        broadcast: facts.broadcast,
+        ambiguous: link_local,
+    }
+}
+
+/// A bearer's address as the core's opaque bytes.
+pub(crate) fn media(address: &Address) -> MediaAddress {
+    let (bytes, len) = address.to_bytes();
+    MediaAddress::from_bytes(&bytes[..len]).unwrap_or_default()
+}

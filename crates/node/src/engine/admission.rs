@@ -1,0 +1,122 @@
+//! The door: a client's command is decoded, bounded and checked here before the core hears of it.
+
+use super::command::{Body, Command, Completion, FailureCode};
+use super::store::{COOKIE_MASK, Place};
+use super::{Budget, Engine};
+use polyrail_proto::error::SendError;
+use polyrail_proto::id::{BufferId, PortId, SessionId};
+use polyrail_proto::service::BindError;
+use polyrail_proto::time::Instant;
+
+/// Answers to bind and unbind.
+pub const ANSWER_OK: u8 = 0;
+pub const ANSWER_RESERVED: u8 = 1;
+pub const ANSWER_INVERTED: u8 = 2;
+pub const ANSWER_TOO_MANY: u8 = 3;
+pub const ANSWER_NOT_BOUND: u8 = 4;
+
+/// Client words: the client asks for its port to be closed.
+pub(crate) const CLIENT_CLOSING: u64 = 1;
+
+impl Engine {
+    pub(super) fn take_commands(&mut self, now: Instant, budget: Budget) -> u32 {
+        let mut count = 0;
+        for index in 0..self.store.len() {
+            let Some(slot) = self.store.slot(index) else { continue };
+            if slot.closing {
+                continue;
+            }
+            let port = slot.port;
+            for _ in 0..budget.commands {
+                let Some(slot) = self.store.slot(index) else { break };
+                let Some(entry) = slot.pair.sq.take() else { break };
+                count += 1;
+                match Command::decode(&entry) {
+                    Some(command) => self.command(now, index, port, command),
+                    None => self.fail(port, 0, FailureCode::Invalid),
+                }
+            }
+            let Some(slot) = self.store.slot(index) else { continue };
+            slot.pair.sq.commit();
+            if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
+                slot.closing = true;
+                self.node.close_port(now, port, &mut self.store);
+                self.closing.push(port);
+            }
+        }
+        count
+    }
+
+    fn command(&mut self, now: Instant, index: usize, port: PortId, command: Command) {
+        match command {
+            Command::Send { to, class, tag, body, len, cookie } => {
+                let buffer = match self.admit_body(index, body, len, cookie) {
+                    Some(buffer) => buffer,
+                    None => return self.fail(port, cookie, FailureCode::Invalid),
+                };
+                if let Err(error) = self.node.send(now, port, to, class, tag, buffer, len) {
+                    use polyrail_proto::Store;
+                    self.store.release(port, buffer, false);
+                    self.fail(port, cookie, code_of(error));
+                }
+            }
+            Command::Bind(range, scope) => {
+                let answer = match self.node.bind(port, range, scope) {
+                    Ok(()) => ANSWER_OK,
+                    Err(BindError::Reserved) => ANSWER_RESERVED,
+                    Err(BindError::Inverted) => ANSWER_INVERTED,
+                    Err(_) => ANSWER_TOO_MANY,
+                };
+                self.store.complete(port, Completion::Answer(answer));
+            }
+            Command::Unbind(range, scope) => {
+                let answer = if self.node.unbind(port, range, scope).is_ok() { ANSWER_OK } else { ANSWER_NOT_BOUND };
+                self.store.complete(port, Completion::Answer(answer));
+            }
+            Command::Accept { offer, buffer } => {
+                let Some(held) = self.store.hold(index, buffer, 0) else {
+                    return self.fail(port, 0, FailureCode::Invalid);
+                };
+                if !self.node.accept(SessionId(offer.0), offer.1, held) {
+                    // The session ended meanwhile: the buffer goes back to its pool.
+                    use polyrail_proto::Store;
+                    self.store.discard(held);
+                }
+            }
+        }
+    }
+
+    /// The buffer number of a message's bytes, if they lie where the client may send from.
+    fn admit_body(&mut self, index: usize, body: Body, len: u64, cookie: u64) -> Option<BufferId> {
+        let cookie = (cookie & COOKIE_MASK) as u32;
+        match body {
+            Body::Arena(offset) => {
+                let slot = self.store.slot(index)?;
+                let inside = offset.checked_add(len)? <= slot.pair.tx.capacity() && offset.is_multiple_of(64);
+                inside.then(|| Place::Tx(index, offset, cookie).id())
+            }
+            Body::Exchanged(number) => {
+                let id = self.store.hold(index, number, cookie)?;
+                (self.store.held_len(id)? >= len).then_some(id)
+            }
+        }
+    }
+
+    /// Where a port's client finds a message's bytes.
+    pub(super) fn body_for(&mut self, port: PortId, buffer: BufferId) -> Option<Body> {
+        match Place::of(buffer) {
+            Place::Rx(_, offset) => Some(Body::Arena(offset)),
+            Place::Held(..) => self.store.hand_over(port, buffer).map(Body::Exchanged),
+            Place::Tx(..) => None,
+        }
+    }
+}
+
+fn code_of(error: SendError) -> FailureCode {
+    match error {
+        SendError::NoService(_) => FailureCode::NoService,
+        SendError::NoNode(_) => FailureCode::NoNode,
+        SendError::TooLarge(_) => FailureCode::TooLarge,
+        _ => FailureCode::NotSent,
+    }
+}

@@ -1,0 +1,273 @@
+//! A client's side of a queue pair: verbs that never wait. `Port` adds waiting to them; the simulator uses them as
+//! they are.
+
+use super::admission::CLIENT_CLOSING;
+use super::command::{Body, Command, Completion, FailureCode};
+use super::store::COOKIE_MASK;
+use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::PortAddress;
+use polyrail_proto::node::Destination;
+use polyrail_shm::{Buffer, Client as Pair};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Where buffers change hands between clients and the engine of one process.
+#[derive(Clone, Default)]
+pub struct Exchange(Arc<Mutex<Vec<Option<Buffer>>>>);
+
+impl Exchange {
+    /// Leaves a buffer; the number under which it is found.
+    pub fn put(&self, buffer: Buffer) -> u64 {
+        let mut seats = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        match seats.iter().position(Option::is_none) {
+            Some(at) => {
+                seats[at] = Some(buffer);
+                at as u64
+            }
+            None => {
+                seats.push(Some(buffer));
+                seats.len() as u64 - 1
+            }
+        }
+    }
+
+    /// Takes the buffer with that number.
+    pub fn take(&self, number: u64) -> Option<Buffer> {
+        let mut seats = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        seats.get_mut(usize::try_from(number).ok()?)?.take()
+    }
+}
+
+/// What a client gets.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A message in the receiving arena: `release` it.
+    Message(Envelope, u64),
+    /// A message in a buffer of its own.
+    Owned(Envelope, Buffer),
+    /// A message that wants memory: `accept` it.
+    Offer {
+        /// Who sends it.
+        from: PortAddress,
+        /// Bytes.
+        len: u64,
+        /// Names it.
+        offer: (u32, u32),
+    },
+    /// A message of ours failed: the count of messages sent before it, and why.
+    Failed(u64, FailureCode),
+    /// A bind or unbind was done (0) or refused.
+    Answer(u8),
+}
+
+/// What is known of a message beside its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// Who sent it.
+    pub from: PortAddress,
+    /// The service that was addressed, if any.
+    pub service: Option<ServiceAddress>,
+    /// The sender's tag.
+    pub tag: Option<u64>,
+    /// Its class.
+    pub class: Class,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Nothing could be taken now: drive the engine and try again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocked;
+
+/// The non-blocking verbs of one port.
+pub struct Client {
+    pub(crate) pair: Pair,
+    address: PortAddress,
+    exchange: Exchange,
+    sent: u64,
+    consumed_bytes: u64,
+    consumed_entries: u64,
+    untold: (u64, u64),
+    kept: VecDeque<Arrival>,
+}
+
+/// Memory given back is told when this much of it has gathered, or when there is nothing left to read.
+const TELL_BYTES: u64 = 65_536;
+const TELL_ENTRIES: u64 = 256;
+
+impl Client {
+    pub(super) fn new(pair: Pair, address: PortAddress, exchange: Exchange) -> Client {
+        Client {
+            pair,
+            address,
+            exchange,
+            sent: 0,
+            consumed_bytes: 0,
+            consumed_entries: 0,
+            untold: (0, 0),
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// The port's address.
+    pub fn address(&self) -> PortAddress {
+        self.address
+    }
+
+    /// Messages handed in so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Messages handed in that are neither confirmed nor failed.
+    pub fn unconfirmed(&self) -> u64 {
+        self.sent - self.pair.words.completed.load().min(self.sent)
+    }
+
+    /// Largest message that `send` copies into the arena; longer ones need a buffer.
+    pub fn arena_message_max(&self) -> u64 {
+        self.pair.tx.capacity() / 4
+    }
+
+    /// Copies a message into the arena and hands it in; its number.
+    pub fn send(&mut self, to: Destination, class: Class, tag: Option<u64>, bytes: &[u8]) -> Result<u64, Blocked> {
+        if self.pair.sq.free() == 0 {
+            return Err(Blocked);
+        }
+        let len = bytes.len() as u64;
+        let offset = self.pair.tx.alloc(len).ok_or(Blocked)?;
+        self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
+        self.submit(to, class, tag, Body::Arena(offset), len)
+    }
+
+    /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room.
+    pub fn send_buffer(&mut self, to: Destination, class: Class, tag: Option<u64>, buffer: Buffer) -> Result<u64, Buffer> {
+        if self.pair.sq.free() == 0 {
+            return Err(buffer);
+        }
+        let len = buffer.len() as u64;
+        let number = self.exchange.put(buffer);
+        self.submit(to, class, tag, Body::Exchanged(number), len)
+            .map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))
+    }
+
+    fn submit(&mut self, to: Destination, class: Class, tag: Option<u64>, body: Body, len: u64) -> Result<u64, Blocked> {
+        let cookie = self.sent;
+        let command = Command::Send { to, class, tag, body, len, cookie };
+        self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
+        self.sent += 1;
+        self.pair.words.accepted.store(self.sent);
+        Ok(cookie)
+    }
+
+    /// Asks for a binding; the answer arrives as `Arrival::Answer`.
+    pub fn bind(&mut self, range: ServiceRange, scope: Scope) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Bind(range, scope).encode()).map_err(|_| Blocked)
+    }
+
+    /// Takes a binding back; the answer arrives as `Arrival::Answer`.
+    pub fn unbind(&mut self, range: ServiceRange, scope: Scope) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Unbind(range, scope).encode()).map_err(|_| Blocked)
+    }
+
+    /// Gives memory for an offered message.
+    pub fn accept(&mut self, offer: (u32, u32), buffer: Buffer) -> Result<(), Buffer> {
+        if self.pair.sq.free() == 0 {
+            return Err(buffer);
+        }
+        let command = Command::Accept { offer, buffer: self.exchange.put(buffer) };
+        self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
+        Ok(())
+    }
+
+    /// Commands that the engine has not taken yet.
+    pub fn backlog(&mut self) -> usize {
+        self.pair.sq.capacity() - self.pair.sq.free()
+    }
+
+    /// Whether `poll` would give something.
+    pub fn has_arrivals(&mut self) -> bool {
+        !self.kept.is_empty() || !self.pair.cq.is_empty()
+    }
+
+    /// Puts an arrival back to the front of the queue.
+    pub fn keep(&mut self, arrival: Arrival) {
+        self.kept.push_back(arrival);
+    }
+
+    /// Puts an offer that could not be accepted back: it stays next in line.
+    pub fn keep_offer(&mut self, len: u64, offer: (u32, u32), from: PortAddress) {
+        self.kept.push_front(Arrival::Offer { from, len, offer });
+    }
+
+    /// The next arrival, kept ones first.
+    pub fn poll(&mut self) -> Option<Arrival> {
+        if let Some(kept) = self.kept.pop_front() {
+            return Some(kept);
+        }
+        self.poll_fresh()
+    }
+
+    /// The next arrival that was not seen before.
+    pub fn poll_fresh(&mut self) -> Option<Arrival> {
+        let Some(entry) = self.pair.cq.take() else {
+            self.pair.cq.commit();
+            self.tell_consumed();
+            return None;
+        };
+        self.consumed_entries += 1;
+        self.untold.1 += 1;
+        if self.untold.1 >= TELL_ENTRIES {
+            self.pair.cq.commit();
+            self.tell_consumed();
+        }
+        match Completion::decode(&entry)? {
+            Completion::Message { from, service, tag, class, body, len } => {
+                let envelope = Envelope { from, service, tag, class, len };
+                match body {
+                    Body::Arena(offset) => Some(Arrival::Message(envelope, offset)),
+                    Body::Exchanged(number) => Some(Arrival::Owned(envelope, self.exchange.take(number)?)),
+                }
+            }
+            Completion::Offer { from, len, offer } => Some(Arrival::Offer { from, len, offer }),
+            Completion::Failed { cookie, why } => Some(Arrival::Failed(self.expand(cookie), why)),
+            Completion::Answer(code) => Some(Arrival::Answer(code)),
+        }
+    }
+
+    /// The full count whose low bits are `cookie`: the newest not beyond what was sent.
+    fn expand(&self, cookie: u64) -> u64 {
+        let newest = self.sent.saturating_sub(1);
+        let behind = newest.wrapping_sub(cookie) & COOKIE_MASK;
+        newest.saturating_sub(behind)
+    }
+
+    /// Bytes of a message that is in the arena.
+    pub fn bytes(&self, offset: u64, len: u64) -> &[u8] {
+        self.pair.rx.memory().bytes(offset, len as usize).unwrap_or(&[])
+    }
+
+    /// Gives the memory of a message back.
+    pub fn release(&mut self, offset: u64, len: u64) {
+        self.pair.rx.release(offset);
+        self.consumed_bytes += len.max(64);
+        self.untold.0 += len.max(64);
+        if self.untold.0 >= TELL_BYTES {
+            self.tell_consumed();
+        }
+    }
+
+    fn tell_consumed(&mut self) {
+        if self.untold != (0, 0) {
+            self.untold = (0, 0);
+            self.pair.words.consumed_bytes.store(self.consumed_bytes);
+            self.pair.words.consumed_entries.store(self.consumed_entries);
+        }
+    }
+
+    /// Asks the engine to close the port once it has taken the commands before. What was sent is still delivered.
+    pub fn close(&mut self) {
+        self.pair.words.client_state.store(CLIENT_CLOSING);
+    }
+}

@@ -1,0 +1,242 @@
+//! What an engine looks like from outside: plain data, for lists and JSON.
+
+use super::Engine;
+use crate::node::events::state_name;
+use polyrail_bearer::Address;
+use polyrail_proto::address::{MediaAddress, Scope};
+use polyrail_proto::time::Instant;
+use polyrail_proto::wire::LinkStatus;
+use serde::Serialize;
+
+/// Everything about a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Identity, 16 hexadecimal digits.
+    pub id: String,
+    /// Name.
+    pub name: String,
+    /// This life.
+    pub incarnation: u64,
+    /// Its bearers.
+    pub bearers: Vec<BearerStatus>,
+    /// The nodes that it has sessions with.
+    pub peers: Vec<PeerStatus>,
+    /// The links of those sessions.
+    pub links: Vec<LinkReport>,
+    /// Who has bound what, as known here.
+    pub services: Vec<BindingStatus>,
+    /// Drops by reason.
+    pub drops: Vec<(String, u64)>,
+}
+
+/// One bearer.
+#[derive(Clone, Debug, Serialize)]
+pub struct BearerStatus {
+    /// Its number.
+    pub bearer: usize,
+    /// Its name, such as `udp/eth0`.
+    pub name: String,
+    /// The address that peers send to.
+    pub address: String,
+    /// Largest datagram, bytes.
+    pub mtu: u16,
+    /// Whether it has a carrier.
+    pub carrier: bool,
+    /// Whether trains leave by one call.
+    pub gso: bool,
+    /// Socket buffers as granted: send, receive, bytes.
+    pub buffers: (u32, u32),
+    /// Bytes that the kernel's queue should hold.
+    pub queue_target_bytes: u32,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerStatus {
+    /// Identity, 16 hexadecimal digits.
+    pub id: String,
+    /// Name.
+    pub name: String,
+    /// Its life.
+    pub incarnation: u64,
+    /// Whether a link carries messages.
+    pub up: bool,
+    /// Messages accepted, confirmed, received, failed, refused here.
+    pub messages: (u64, u64, u64, u64, u64),
+}
+
+/// One link.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkReport {
+    /// The peer's name.
+    pub peer: String,
+    /// Number of the link in the session.
+    pub link: u16,
+    /// Name of our bearer.
+    pub bearer: String,
+    /// The peer's address.
+    pub to: String,
+    /// State.
+    pub state: String,
+    /// The operator's word.
+    pub status: String,
+    /// Packet size that the path bears, bytes.
+    pub mtu: u16,
+    /// Smoothed and least round trip, nanoseconds.
+    pub rtt_ns: (u64, u64),
+    /// Measured rate, bytes per second.
+    pub rate_bytes_per_s: u64,
+    /// May be in flight, is in flight, bytes.
+    pub window_bytes: (u64, u64),
+    /// Packets sent, received, lost, lost spuriously.
+    pub packets: (u64, u64, u64, u64),
+    /// Bytes sent and received.
+    pub bytes: (u64, u64),
+    /// Probe time-outs and failures.
+    pub troubles: (u64, u64),
+}
+
+/// One binding.
+#[derive(Clone, Debug, Serialize)]
+pub struct BindingStatus {
+    /// Service type.
+    pub kind: u32,
+    /// First instance.
+    pub lower: u32,
+    /// Last instance.
+    pub upper: u32,
+    /// Node, 16 hexadecimal digits.
+    pub node: String,
+    /// Port.
+    pub port: u32,
+    /// How far it is known.
+    pub scope: String,
+}
+
+impl Engine {
+    /// A picture of everything now.
+    pub fn status(&self, now_ns: u64) -> Status {
+        let config = self.node.config();
+        let remote = || self.node.sessions().filter(|s| s.peer.node != config.node);
+        let _ = Instant(now_ns);
+        Status {
+            id: config.node.to_string(),
+            name: config.name.to_string(),
+            incarnation: config.incarnation.0,
+            bearers: self.bearer_rows(),
+            peers: remote().map(peer_row).collect(),
+            links: remote()
+                .flat_map(|s| s.links.iter().map(|l| link_row(&s.peer.name, self.bearer_name(l.spec.bearer.0), l)))
+                .collect(),
+            services: self.service_rows(),
+            drops: self.drop_rows(),
+        }
+    }
+
+    fn bearer_name(&self, index: u8) -> String {
+        self.bearers.get(index as usize).map_or_else(String::new, |b| b.bearer.name().to_owned())
+    }
+
+    fn bearer_rows(&self) -> Vec<BearerStatus> {
+        let rows = self.bearers.iter().zip(self.node.bearers()).enumerate();
+        rows.filter(|(_, (b, _))| !b.loopback)
+            .map(|(bearer, (b, (_, carrier)))| {
+                let facts = b.bearer.capabilities();
+                BearerStatus {
+                    bearer,
+                    name: b.bearer.name().to_owned(),
+                    address: b.bearer.local().address.to_string(),
+                    mtu: facts.mtu_bytes,
+                    carrier,
+                    gso: facts.segments_max > 1,
+                    buffers: (facts.send_buffer_bytes, facts.receive_buffer_bytes),
+                    queue_target_bytes: b.send_buffer,
+                }
+            })
+            .collect()
+    }
+
+    fn service_rows(&self) -> Vec<BindingStatus> {
+        let rows = self.node.table().list();
+        rows.map(|(node, port, range, scope)| BindingStatus {
+            kind: range.kind,
+            lower: range.lower,
+            upper: range.upper,
+            node: node.to_string(),
+            port: port.0,
+            scope: if scope == Scope::Node { "node" } else { "cluster" }.to_owned(),
+        })
+        .collect()
+    }
+
+    fn drop_rows(&self) -> Vec<(String, u64)> {
+        let d = self.node.drops();
+        [
+            ("malformed", d.malformed),
+            ("version", d.version),
+            ("foreign-cluster", d.foreign_cluster),
+            ("unknown-session", d.unknown_session),
+            ("unknown-link", d.unknown_link),
+            ("duplicate-packet", d.duplicate_packet),
+            ("stale-packet", d.stale_packet),
+            ("duplicate-message", d.duplicate_message),
+            ("holes", d.holes),
+            ("skipped-frame", d.skipped_frame),
+            ("violation", d.violation),
+            ("opening", d.opening),
+        ]
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+    }
+}
+
+fn peer_row(s: &polyrail_proto::session::Session) -> PeerStatus {
+    let m = &s.stats;
+    PeerStatus {
+        id: s.peer.node.to_string(),
+        name: s.peer.name.to_string(),
+        incarnation: s.peer.incarnation.0,
+        up: s.is_up(),
+        messages: (
+            m.messages_sent,
+            m.messages_confirmed,
+            m.messages_received,
+            m.messages_failed,
+            m.messages_refused,
+        ),
+    }
+}
+
+fn link_row(peer: &str, bearer: String, l: &polyrail_proto::link::Link) -> LinkReport {
+    let status = match l.status {
+        LinkStatus::Active => "active",
+        LinkStatus::Standby => "standby",
+        LinkStatus::Drain => "drain",
+        LinkStatus::Down => "down",
+    };
+    LinkReport {
+        peer: peer.to_owned(),
+        link: l.spec.id.0,
+        bearer,
+        to: show(&l.spec.to),
+        state: state_name(l.state.state()).to_owned(),
+        status: status.to_owned(),
+        mtu: l.mtu.current(),
+        rtt_ns: (l.rtt.srtt().0, l.rtt.min().0),
+        rate_bytes_per_s: l.window.rate_bytes_per_s(),
+        window_bytes: (l.window.cwnd(), l.sent.inflight_bytes()),
+        packets: (
+            l.stats.packets_sent,
+            l.stats.packets_received,
+            l.stats.packets_lost,
+            l.stats.packets_lost_spuriously,
+        ),
+        bytes: (l.stats.bytes_sent, l.stats.bytes_received),
+        troubles: (l.stats.probe_timeouts, l.stats.failures),
+    }
+}
+
+fn show(address: &MediaAddress) -> String {
+    Address::from_bytes(address.as_bytes()).map_or_else(|| format!("{address:?}"), |a| a.to_string())
+}

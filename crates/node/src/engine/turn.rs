@@ -1,0 +1,279 @@
+//! One turn: commands in, datagrams in, timers, trains out, news out.
+
+use super::command::{Completion, FailureCode};
+use super::store::{COOKIE_MASK, Place};
+use super::{Attached, Budget, Engine, Work, media};
+use crate::node::events::NodeEvent;
+use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
+use polyrail_proto::Event;
+use polyrail_proto::id::{BufferId, PortId};
+use polyrail_proto::session::Outcome;
+use polyrail_proto::time::{Duration, Instant};
+use std::io::IoSlice;
+
+/// The quiet bearers are looked at every so many turns, or after so long (each empty look is a system call).
+const QUIET_TURNS: u64 = 16;
+const QUIET_SPAN: Duration = Duration::us(20);
+/// Beacons may wait.
+const BEACON_TURNS: u64 = 256;
+/// How often a full bearer is asked whether it has room again.
+const BLOCKED_SPAN: Duration = Duration::us(15);
+
+impl Engine {
+    /// One bounded pass over everything there is to do.
+    pub fn turn(&mut self, now_ns: u64, budget: Budget) -> Work {
+        let now = Instant(now_ns);
+        self.turns += 1;
+        let mut work = Work { drained: true, ..Work::default() };
+        work.done += self.take_commands(now, budget);
+        self.take_consumed();
+        let due = self.node.poll_timeout(now) <= now;
+        self.receive(now, budget, due, &mut work);
+        // A timer fires only when nothing that could speak against it is waiting to be read.
+        if due && work.drained {
+            self.node.handle_timeout(now, &mut self.store);
+        }
+        self.transmit(now, budget, &mut work);
+        work.done += self.deliver();
+        self.finish_closing(now);
+        work.done += self.store.publish(self.node.table().generation());
+        let at = self.node.poll_timeout(now);
+        work.next_deadline_ns = (at != Instant::NEVER).then_some(at.0);
+        work
+    }
+
+    fn take_consumed(&mut self) {
+        let mut ports = std::mem::take(&mut self.consumers);
+        self.store.consumers(&mut ports);
+        for port in ports.drain(..) {
+            self.node.handle_consumed(port, &mut self.store);
+        }
+        self.consumers = ports;
+    }
+
+    // ----- in ------------------------------------------------------------------------------------------------
+
+    fn receive(&mut self, now: Instant, budget: Budget, due: bool, work: &mut Work) {
+        let thorough = budget.thorough || due;
+        for index in 0..self.bearers.len() {
+            let entry = &self.bearers[index];
+            let quiet = index != self.hot && !entry.loopback;
+            let waiting = quiet
+                && !thorough
+                && !self.turns.is_multiple_of(QUIET_TURNS)
+                && now.since(entry.polled_at) < QUIET_SPAN;
+            if waiting {
+                continue;
+            }
+            self.receive_from(index, now, budget, work);
+            if budget.thorough || self.turns.is_multiple_of(BEACON_TURNS) {
+                self.receive_beacons(index, now, work);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, index: usize, now: Instant, budget: Budget, work: &mut Work) {
+        self.bearers[index].polled_at = now;
+        let (mut bytes, mut calls) = (0, 0);
+        loop {
+            self.batch.clear();
+            let got = self.bearers[index].bearer.recv(&mut self.batch).unwrap_or(0);
+            if got == 0 {
+                break;
+            }
+            calls += 1;
+            bytes += self.batch.total_bytes() as u64;
+            work.done += got as u32;
+            self.hand_in(index, now);
+            // A batch with room to spare has emptied the socket: a second call would only say so.
+            if self.batch.spare() > 0 && !budget.thorough {
+                break;
+            }
+            if calls >= budget.receives {
+                work.drained = false;
+                break;
+            }
+        }
+        if calls > 0 {
+            if !self.bearers[index].loopback {
+                self.hot = index;
+            }
+            let id = self.bearers[index].id;
+            self.node.handle_batch_end(now, id, bytes, calls);
+        }
+        self.take_notices(index, now);
+    }
+
+    fn hand_in(&mut self, index: usize, now: Instant) {
+        let id = self.bearers[index].id;
+        for group in self.batch.iter() {
+            let from = media(&group.from);
+            self.node.handle_datagrams(now, id, &from, group.bytes, group.stride, group.ce, &mut self.store);
+        }
+    }
+
+    fn receive_beacons(&mut self, index: usize, now: Instant, work: &mut Work) {
+        self.batch.clear();
+        let got = self.bearers[index].bearer.recv_beacons(&mut self.batch).unwrap_or(0);
+        if got > 0 {
+            work.done += got as u32;
+            self.hand_in(index, now);
+        }
+    }
+
+    fn take_notices(&mut self, index: usize, now: Instant) {
+        self.bearers[index].bearer.notices(&mut self.notices);
+        for notice in self.notices.drain(..) {
+            if let Notice::MtuHint { to, mtu_bytes } = notice {
+                self.node.handle_mtu_hint(now, self.bearers[index].id, &media(&to), mtu_bytes);
+            }
+        }
+    }
+
+    // ----- out -----------------------------------------------------------------------------------------------
+
+    fn transmit(&mut self, now: Instant, budget: Budget, work: &mut Work) {
+        for entry in &mut self.bearers {
+            if entry.blocked && (budget.thorough || now.since(entry.checked_at) >= BLOCKED_SPAN) {
+                entry.checked_at = now;
+                entry.blocked = !entry.bearer.writable();
+            }
+        }
+        // One train per bearer in turn, so that no link waits for another's whole queue.
+        for round in 0..budget.trains {
+            let mut any = false;
+            for index in 0..self.bearers.len() {
+                if !self.bearers[index].blocked && self.send_train(index, now) {
+                    work.done += 1;
+                    any = true;
+                }
+            }
+            if !any {
+                break;
+            }
+            if round + 1 == budget.trains {
+                work.drained = false;
+            }
+        }
+        work.blocked = self.bearers.iter().any(|b| b.blocked);
+        if self.turns.is_multiple_of(1_024) || budget.thorough {
+            self.size_send_buffers(now);
+        }
+    }
+
+    /// Sends one train by a bearer; false if there is nothing to send or no room.
+    fn send_train(&mut self, index: usize, now: Instant) -> bool {
+        let Attached { bearer, id, blocked, checked_at, .. } = &mut self.bearers[index];
+        if !self.node.poll_transmit(now, *id, &mut self.train, &mut self.store) {
+            return false;
+        }
+        let train = &self.train;
+        let outcome = if train.to.as_bytes().is_empty() {
+            bearer.broadcast(&train.head);
+            SendOutcome::Sent
+        } else {
+            let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
+            let (segment_bytes, bytes) = (train.segment_bytes, train.bytes);
+            let mut send = |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices });
+            // A train whose message was confirmed meanwhile may refer to memory that is gone: that is a loss.
+            self.gather.with(train, &self.store, &mut send).unwrap_or(SendOutcome::Dropped)
+        };
+        let outcome = match outcome {
+            SendOutcome::Sent => Outcome::Sent,
+            SendOutcome::WouldBlock => {
+                (*blocked, *checked_at) = (true, now);
+                Outcome::WouldBlock
+            }
+            SendOutcome::Dropped => Outcome::Dropped,
+            SendOutcome::TooLarge => Outcome::TooLarge,
+            SendOutcome::Failed(_) => Outcome::Failed,
+        };
+        self.node.handle_sent(now, &self.train, outcome, &mut self.store);
+        outcome == Outcome::Sent
+    }
+
+    /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).
+    fn size_send_buffers(&mut self, _now: Instant) {
+        for entry in self.bearers.iter_mut().filter(|b| !b.loopback) {
+            let rate = self.node.bearer_rate(entry.id);
+            if rate == 0 {
+                continue;
+            }
+            let wanted = (rate / 1_000 * (self.queue_target.1.0 / 1_000) / 1_000).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
+            let wanted = wanted as u32;
+            if entry.send_buffer == 0 || wanted.abs_diff(entry.send_buffer) > entry.send_buffer / 4 {
+                entry.send_buffer = wanted;
+                entry.bearer.set_send_buffer(wanted);
+            }
+        }
+    }
+
+    // ----- news ----------------------------------------------------------------------------------------------
+
+    fn deliver(&mut self) -> u32 {
+        let mut count = 0;
+        while let Some(event) = self.node.poll_event() {
+            count += 1;
+            match event {
+                Event::Message { port, from, service, tag, class, buffer, len } => {
+                    let Some(body) = self.body_for(port, buffer) else { continue };
+                    let message = Completion::Message { from, service, tag, class, body, len };
+                    self.store.complete(port, message);
+                }
+                Event::Offer { port, from, len, session, transfer } => {
+                    self.store.complete(port, Completion::Offer { from, len, offer: (session.0, transfer) });
+                }
+                Event::SendFailed { port, buffer, why, .. } => {
+                    self.store.complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
+                }
+                Event::Names => self.push_event(NodeEvent::Names),
+                other => {
+                    if let Some(news) = NodeEvent::of(&other) {
+                        self.push_event(news);
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn push_event(&mut self, event: NodeEvent) {
+        // Nobody has to read them: the oldest go first, names are told once.
+        if event == NodeEvent::Names && self.events.back() == Some(&NodeEvent::Names) {
+            return;
+        }
+        if self.events.len() >= 1_024 {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    fn finish_closing(&mut self, now: Instant) {
+        if self.closing.is_empty() {
+            return;
+        }
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|port| {
+            let gone = self.node.finish_closing(now, *port);
+            if gone {
+                self.store.close(*port);
+            }
+            !gone
+        });
+        self.closing = closing;
+    }
+
+    pub(super) fn fail(&mut self, port: PortId, cookie: u64, why: FailureCode) {
+        self.store.complete(port, Completion::Failed { cookie: cookie & COOKIE_MASK, why });
+    }
+}
+
+/// Smallest and largest send buffer: two trains at least, and not so much that a link's queue holds seconds.
+const SEND_BUFFER: (u64, u64) = (65_536, 4 << 20);
+
+fn cookie_of(buffer: BufferId) -> u64 {
+    match Place::of(buffer) {
+        Place::Tx(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
+        Place::Rx(..) => 0,
+    }
+}

@@ -1,0 +1,268 @@
+//! Public errors, one small enum per operation, each with a stable code.
+
+use crate::engine::command::FailureCode;
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::node::Destination;
+use std::io;
+
+/// Stable numbers of all public errors: exit codes and bindings to other languages use them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// A setting is wrong.
+    Config = 10,
+    /// Nothing was said about security.
+    Security = 11,
+    /// No interface to use.
+    NoBearer = 12,
+    /// A system call failed.
+    System = 13,
+    /// The port or node is closed.
+    Closed = 20,
+    /// The process forked: the node belongs to its parent.
+    Forked = 21,
+    /// Time is up.
+    TimedOut = 22,
+    /// It would have to wait.
+    WouldBlock = 23,
+    /// Nobody has bound the service.
+    NoService = 30,
+    /// The node is unknown or unreachable.
+    NoNode = 31,
+    /// The port does not exist.
+    NoPort = 32,
+    /// Too large.
+    TooLarge = 33,
+    /// It may or may not have arrived.
+    Indeterminate = 34,
+    /// It did not arrive.
+    NotSent = 35,
+    /// No memory left within the limits set.
+    Memory = 36,
+    /// A service range is reserved or makes no sense.
+    Range = 40,
+    /// The binding does not exist.
+    NotBound = 41,
+    /// Too many bindings.
+    TooMany = 42,
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// Nothing was said about security.
+    #[error(
+        "security: nothing authenticates a peer yet, so whoever reaches the port is believed; \
+         say so with `security = \"none\"`, `Config::insecure()` or `--insecure`"
+    )]
+    Security,
+    /// No interface to use.
+    #[error("interfaces: {0}")]
+    NoBearer(String),
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a message was not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// Nobody has bound the service.
+    #[error("service {service}: nobody has bound it; bound now: {bound}")]
+    NoService {
+        /// The service.
+        service: ServiceAddress,
+        /// What is bound instead.
+        bound: String,
+    },
+    /// The node is unknown or unreachable.
+    #[error("{0:?}: node unknown or unreachable")]
+    NoNode(Destination),
+    /// Larger than a message may be.
+    #[error("message of {len} bytes: larger than {max}")]
+    TooLarge {
+        /// Its bytes.
+        len: u64,
+        /// What is allowed.
+        max: u64,
+    },
+    /// No memory within the limits set.
+    #[error("no memory for {0} bytes; raise `memory` or wait for messages to be confirmed")]
+    Memory(u64),
+    /// It would have to wait for memory (`try_send`), or the time given is up.
+    #[error("blocked: the receiver or the links take no more now")]
+    Blocked,
+    /// An earlier message of this port failed; it is told once. The message of this call was not taken.
+    #[error("message {number} of this port failed: {why:?}")]
+    Earlier {
+        /// Count of messages sent before it.
+        number: u64,
+        /// Why.
+        why: ErrorCode,
+    },
+    /// The port or node is closed.
+    #[error("closed")]
+    Closed,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+/// Why nothing was received.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// A message is larger than `message_bytes_max`: raise it, or accept the offer with `Port::recv_into_buffer`.
+    #[error("message of {len} bytes: larger than message_bytes_max ({max})")]
+    TooLarge {
+        /// Its bytes.
+        len: u64,
+        /// What is allowed.
+        max: u64,
+    },
+    /// No memory within the limits set.
+    #[error("no memory for a message of {0} bytes")]
+    Memory(u64),
+    /// The port or node is closed.
+    #[error("closed")]
+    Closed,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+/// Why a binding was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Types below 64 belong to the system.
+    #[error("service types below 64 are reserved")]
+    Reserved,
+    /// The lower bound is above the upper one.
+    #[error("lower bound above upper bound")]
+    Inverted,
+    /// The table is full.
+    #[error("too many bindings")]
+    TooMany,
+    /// No such binding.
+    #[error("not bound")]
+    NotBound,
+    /// The port or node is closed.
+    #[error("closed")]
+    Closed,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+/// Why waiting ended without success.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Time is up.
+    #[error("timed out{0}")]
+    TimedOut(String),
+    /// A message failed meanwhile.
+    #[error("message {number} of this port failed: {why:?}")]
+    Failed {
+        /// Count of messages sent before it.
+        number: u64,
+        /// Why.
+        why: ErrorCode,
+    },
+    /// A system call failed.
+    #[error("{0}")]
+    System(String),
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+impl From<FailureCode> for ErrorCode {
+    fn from(code: FailureCode) -> Self {
+        match code {
+            FailureCode::NoPort => ErrorCode::NoPort,
+            FailureCode::NoService => ErrorCode::NoService,
+            FailureCode::NoNode => ErrorCode::NoNode,
+            FailureCode::TooLarge => ErrorCode::TooLarge,
+            FailureCode::Indeterminate => ErrorCode::Indeterminate,
+            FailureCode::NotSent | FailureCode::Invalid => ErrorCode::NotSent,
+        }
+    }
+}
+
+impl StartError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            StartError::Config(_) => ErrorCode::Config,
+            StartError::Security => ErrorCode::Security,
+            StartError::NoBearer(_) => ErrorCode::NoBearer,
+            StartError::System { .. } => ErrorCode::System,
+        }
+    }
+}
+
+impl SendError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            SendError::NoService { .. } => ErrorCode::NoService,
+            SendError::NoNode(_) => ErrorCode::NoNode,
+            SendError::TooLarge { .. } => ErrorCode::TooLarge,
+            SendError::Memory(_) => ErrorCode::Memory,
+            SendError::Blocked => ErrorCode::WouldBlock,
+            SendError::Earlier { why, .. } => *why,
+            SendError::Closed => ErrorCode::Closed,
+            SendError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl RecvError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            RecvError::TooLarge { .. } => ErrorCode::TooLarge,
+            RecvError::Memory(_) => ErrorCode::Memory,
+            RecvError::Closed => ErrorCode::Closed,
+            RecvError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl BindError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            BindError::Reserved | BindError::Inverted => ErrorCode::Range,
+            BindError::TooMany => ErrorCode::TooMany,
+            BindError::NotBound => ErrorCode::NotBound,
+            BindError::Closed => ErrorCode::Closed,
+            BindError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl Error {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Error::TimedOut(_) => ErrorCode::TimedOut,
+            Error::Failed { why, .. } => *why,
+            Error::System(_) => ErrorCode::System,
+            Error::Forked => ErrorCode::Forked,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A message as its receiver holds it: borrowed from the port's arena until dropped.
+
+use crate::engine::client::Envelope;
+use crate::port::Port;
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::PortAddress;
+use polyrail_shm::Buffer;
+
+/// A received message. Its memory is the port's; dropping it lets senders send more.
+pub struct Message<'a> {
+    port: &'a Port,
+    envelope: Envelope,
+    body: MessageBody<'a>,
+}
+
+enum MessageBody<'a> {
+    Arena { bytes: &'a [u8], offset: u64 },
+    Owned(Buffer),
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn in_arena(port: &'a Port, envelope: Envelope, bytes: &'a [u8], offset: u64) -> Self {
+        Message { port, envelope, body: MessageBody::Arena { bytes, offset } }
+    }
+
+    pub(crate) fn owned(port: &'a Port, envelope: Envelope, buffer: Buffer) -> Self {
+        Message { port, envelope, body: MessageBody::Owned(buffer) }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.body {
+            MessageBody::Arena { bytes, .. } => bytes,
+            MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
+        }
+    }
+
+    /// Who sent it: answer there.
+    pub fn from(&self) -> PortAddress {
+        self.envelope.from
+    }
+
+    /// The service that the sender addressed; `None` if it addressed this port.
+    pub fn service(&self) -> Option<ServiceAddress> {
+        self.envelope.service
+    }
+
+    /// The sender's tag.
+    pub fn tag(&self) -> Option<u64> {
+        self.envelope.tag
+    }
+
+    /// Its class.
+    pub fn class(&self) -> Class {
+        self.envelope.class
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.envelope.len as usize
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.envelope.len == 0
+    }
+
+    /// A copy of its bytes that outlives the port.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.bytes().to_vec()
+    }
+}
+
+impl Drop for Message<'_> {
+    fn drop(&mut self) {
+        if let MessageBody::Arena { offset, .. } = self.body {
+            self.port.give_back(offset, self.envelope.len);
+        }
+    }
+}
+
+impl std::fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Message")
+            .field("from", &self.envelope.from)
+            .field("service", &self.envelope.service)
+            .field("len", &self.envelope.len)
+            .finish()
+    }
+}

@@ -1,0 +1,289 @@
+//! A node: one running engine with an identity.
+
+pub mod events;
+
+use crate::attendant;
+use crate::clock::now_ns;
+use crate::config::{Config, Profile, Security};
+use crate::engine::client::Exchange;
+use crate::engine::{Engine, Status};
+use crate::error::{Error, StartError};
+use crate::port::Port;
+use crate::wait::Drive;
+use arrayvec::ArrayString;
+use events::NodeEvent;
+use polyrail_bearer::Bearer as _;
+use polyrail_bearer::{MemoryHub, UdpBearer, UdpConfig};
+use polyrail_proto::config::cluster_hash;
+use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::time::Duration as Span;
+use polyrail_shm::{Pool, Sizes};
+use polyrail_sys::interface::{self, Interface};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a node's ports and threads have in common.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) drive: Drive,
+    pub(crate) pool: Pool,
+    exchange: Exchange,
+}
+
+/// A node inside this process. Dropping it leaves the cluster; messages that are not confirmed by then fail, so
+/// flush the ports first, or call [`Node::leave`].
+pub struct Node {
+    shared: Arc<Shared>,
+    id: NodeId,
+    name: String,
+    warnings: Vec<String>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Limit of buffers for large messages, bytes.
+const POOL_BYTES_MAX: usize = 4 << 30;
+/// Buffers kept for the next large message, bytes.
+const POOL_IDLE_BYTES_MAX: usize = 64 << 20;
+
+impl Node {
+    /// Starts a node in this process: its links, names and sessions live as long as it does. The calling threads
+    /// drive it; a parked helper thread does when they do not.
+    ///
+    /// After a fork the node belongs to the parent: in the child every call returns an error that says so.
+    pub fn embed(config: Config) -> Result<Node, StartError> {
+        config.validate()?;
+        if config.security != Security::None {
+            return Err(StartError::Security);
+        }
+        let core = core_config(&config)?;
+        let (id, name) = (core.node, core.name.to_string());
+        let mut engine = Engine::new(now_ns(), core);
+        let hub = MemoryHub::new();
+        let warnings = open_bearers(&mut engine, &config)?;
+        engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
+        let drive = Drive::new(engine).map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
+        let shared = Arc::new(Shared {
+            drive,
+            pool: Pool::with_idle_max(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX),
+            exchange: Exchange::default(),
+            config,
+        });
+        let threads = start_threads(&shared)?;
+        Ok(Node { shared, id, name, warnings, threads })
+    }
+
+    /// Identity.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the operator should know: small socket buffers and the command that enlarges them, a port that was
+    /// taken, and the like.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Opens a port.
+    pub fn port(&self) -> Result<Port, StartError> {
+        let memory = &self.shared.config.memory;
+        let sizes = Sizes {
+            sq_entries: memory.submission_entries as u32,
+            cq_entries: memory.completion_entries as u32,
+            tx_bytes: memory.tx_arena_bytes as u64,
+            rx_bytes: memory.rx_arena_bytes as u64,
+        };
+        let client = self.shared.drive.engine().open_client(sizes, self.shared.exchange.clone());
+        let client = client.map_err(|source| StartError::System { what: "memory of a port".to_owned(), source })?;
+        Ok(Port::new(self.shared.clone(), client))
+    }
+
+    /// A picture of the node now.
+    pub fn status(&self) -> Status {
+        self.shared.drive.engine().status(now_ns())
+    }
+
+    /// News since the last call: peers, links, names.
+    pub fn events(&self) -> Vec<NodeEvent> {
+        let mut engine = self.shared.drive.engine();
+        std::iter::from_fn(|| engine.poll_event()).collect()
+    }
+
+    /// A descriptor that becomes readable when the node has something to do.
+    pub fn fd(&self) -> std::os::fd::RawFd {
+        self.shared.drive.fd()
+    }
+
+    /// Leaves the cluster in order: waits until what was sent is confirmed, at most `timeout`, then tells every
+    /// peer.
+    pub fn leave(self, timeout: Duration) -> Result<(), Error> {
+        let until = now_ns() + timeout.as_nanos() as u64;
+        let mut left;
+        loop {
+            self.shared.drive.inline();
+            left = self.shared.drive.engine().unconfirmed();
+            if left == 0 || now_ns() >= until {
+                break;
+            }
+            if !self.shared.drive.poll(Some((now_ns() + 5_000_000).min(until))) {
+                std::thread::yield_now();
+            }
+        }
+        if left == 0 { Ok(()) } else { Err(Error::TimedOut(format!("; {left} messages are not confirmed"))) }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.shared.drive.is_forked() {
+            // The threads stayed in the parent.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
+        self.shared.drive.engine().leave(now_ns());
+        for _ in 0..4 {
+            self.shared.drive.inline();
+        }
+        self.shared.drive.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The services that are bound, for error messages.
+    pub(crate) fn bound(&self) -> String {
+        let engine = self.drive.engine();
+        let rows: Vec<String> = engine.core().table().list().take(8).map(|(_, _, range, _)| range.to_string()).collect();
+        if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") }
+    }
+}
+
+fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let mut threads = Vec::new();
+    let failed = |source| StartError::System { what: "thread".to_owned(), source };
+    if shared.config.progress == crate::config::Progress::Auto {
+        let own = shared.clone();
+        let helper = std::thread::Builder::new().name("polyrail-help".to_owned()).stack_size(256 << 10);
+        threads.push(helper.spawn(move || own.drive.help()).map_err(failed)?);
+    }
+    threads.push(attendant::start(shared).map_err(failed)?);
+    Ok(threads)
+}
+
+/// The core's settings.
+fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
+    let mut random = [0; 16];
+    polyrail_sys::process::random_bytes(&mut random)
+        .map_err(|source| StartError::System { what: "random numbers".to_owned(), source })?;
+    let draw = u64::from_le_bytes(random[..8].try_into().unwrap_or_default());
+    let node = config.id.unwrap_or(NodeId(draw.max(1)));
+    let unix_ms = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_millis() as u64);
+    let incarnation = Incarnation(unix_ms << 16 | u64::from(random[8]) << 8 | u64::from(random[9]));
+    let mut core = polyrail_proto::Config::new(node, incarnation);
+    core.name = ArrayString::from(&config.name_or_default()).unwrap_or_default();
+    core.cluster = cluster_hash(&config.cluster);
+    core.host = host_number();
+    core.seed = u64::from_le_bytes(random[8..].try_into().unwrap_or_default());
+    core.tolerance = span(config.tolerance);
+    core.keepalive_busy = span(config.keepalive);
+    core.keepalive_idle = span(config.keepalive_idle);
+    core.discovery = config.discovery;
+    core.full_check = config.integrity == crate::config::Integrity::Full;
+    if config.profile == Profile::Throughput {
+        core.queue_target.1 = Span::ms(6);
+    }
+    Ok(core)
+}
+
+fn span(duration: Duration) -> Span {
+    Span(duration.as_nanos().min(u64::MAX as u128) as u64)
+}
+
+/// The same for two lives of a node on one machine, different for a clone on another: boot and network namespace.
+fn host_number() -> u64 {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let net = std::fs::read_link("/proc/self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
+    cluster_hash(&format!("{boot}{net}")).max(1)
+}
+
+/// Opens a UDP bearer for each address family of each interface that the rules select.
+fn open_bearers(engine: &mut Engine, config: &Config) -> Result<Vec<String>, StartError> {
+    let system = |what: &str| {
+        let what = what.to_owned();
+        move |source| StartError::System { what, source }
+    };
+    let all = interface::list().map_err(system("interfaces"))?;
+    let mut warnings = Vec::new();
+    let mut opened = 0;
+    for interface in all.iter().filter(|i| i.up) {
+        let addresses: Vec<IpAddr> = interface.addresses.iter().map(|a| a.ip).collect();
+        let loopback = interface.kind == interface::Kind::Loopback;
+        if !config.interfaces.selects(&interface.name, &addresses, loopback) {
+            continue;
+        }
+        let Some(address) = best_address(interface) else { continue };
+        match open_bearer(engine, config, interface, address, &mut warnings) {
+            Ok(()) => opened += 1,
+            Err(source) => {
+                let what = format!("{} {address}", interface.name);
+                return Err(StartError::System { what, source });
+            }
+        }
+    }
+    if opened == 0 {
+        let names: Vec<&str> = all.iter().filter(|i| i.up).map(|i| i.name.as_str()).collect();
+        return Err(StartError::NoBearer(format!(
+            "none selected; up and present: {}; choose with `interfaces` or --interface NAME",
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        )));
+    }
+    Ok(warnings)
+}
+
+/// One address per interface: IPv4 if there is one, else a global IPv6, else a link-local one. Two families on one
+/// wire would be two links with one fate.
+fn best_address(interface: &Interface) -> Option<IpAddr> {
+    let rank = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
+        IpAddr::V6(_) => 2,
+    };
+    interface.addresses.iter().filter(|a| !a.tentative).map(|a| a.ip).min_by_key(rank)
+}
+
+fn open_bearer(
+    engine: &mut Engine,
+    config: &Config,
+    interface: &Interface,
+    address: IpAddr,
+    warnings: &mut Vec<String>,
+) -> std::io::Result<()> {
+    let bearer = UdpBearer::open(UdpConfig {
+        port: config.port,
+        beacon_port: if config.discovery { config.beacon_port } else { 0 },
+        socket_buffer_bytes_max: config.socket_buffer_max.map(|b| b.min(u32::MAX as usize) as u32),
+        ..UdpConfig::new(interface.name.clone(), address)
+    })?;
+    if bearer.port_taken() {
+        warnings.push(format!(
+            "{}: UDP port {} is taken; using {} (peers learn it by beacons only)",
+            interface.name,
+            config.port,
+            bearer.local().address
+        ));
+    }
+    warnings.extend(bearer.buffer_warning());
+    if let Some(error) = bearer.beacon_error() {
+        warnings.push(format!("{}: no beacons: {error}; name peers by hand", interface.name));
+    }
+    engine.add_bearer(now_ns(), Box::new(bearer));
+    Ok(())
+}

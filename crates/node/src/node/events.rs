@@ -1,0 +1,100 @@
+//! News of a node as a whole, for whoever wants to know.
+
+use polyrail_proto::Event;
+use polyrail_proto::link::state::LinkState;
+use serde::Serialize;
+
+/// Something changed around this node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// A node joined.
+    PeerUp {
+        /// Its identity.
+        node: u64,
+        /// Its life.
+        incarnation: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A node left or was lost.
+    PeerDown {
+        /// Its identity.
+        node: u64,
+        /// Its life.
+        incarnation: u64,
+        /// It said so itself.
+        left: bool,
+    },
+    /// A link changed its state.
+    Link {
+        /// The peer.
+        node: u64,
+        /// Number of the link.
+        link: u16,
+        /// Number of our bearer.
+        bearer: u8,
+        /// State before.
+        from: &'static str,
+        /// State now.
+        to: &'static str,
+    },
+    /// The service table changed.
+    Names,
+    /// Another live node has an identity that is taken.
+    DuplicateIdentity {
+        /// The identity.
+        node: u64,
+        /// Where the other one speaks from.
+        at: String,
+    },
+    /// A node speaks another wire version.
+    VersionMismatch {
+        /// Its version.
+        theirs: u8,
+        /// Ours.
+        ours: u8,
+        /// Where it speaks from.
+        at: String,
+    },
+}
+
+impl NodeEvent {
+    /// From the core's news; `None` for what concerns one port only.
+    pub(crate) fn of(event: &Event) -> Option<NodeEvent> {
+        let address = |at: &polyrail_proto::address::MediaAddress| {
+            polyrail_bearer::Address::from_bytes(at.as_bytes()).map_or_else(|| format!("{at:?}"), |a| a.to_string())
+        };
+        Some(match event {
+            Event::PeerUp { node, incarnation, name } => {
+                NodeEvent::PeerUp { node: node.0, incarnation: incarnation.0, name: name.to_string() }
+            }
+            Event::PeerDown { node, incarnation, left } => {
+                NodeEvent::PeerDown { node: node.0, incarnation: incarnation.0, left: *left }
+            }
+            Event::Link { node, link, bearer, from, to } => {
+                let (from, to) = (state_name(*from), state_name(*to));
+                NodeEvent::Link { node: node.0, link: link.0, bearer: bearer.0, from, to }
+            }
+            Event::Names => NodeEvent::Names,
+            Event::DuplicateIdentity { node, at } => NodeEvent::DuplicateIdentity { node: node.0, at: address(at) },
+            Event::VersionMismatch { theirs, ours, at } => {
+                NodeEvent::VersionMismatch { theirs: *theirs, ours: *ours, at: address(at) }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A link's state in one word.
+pub(crate) fn state_name(state: LinkState) -> &'static str {
+    match state {
+        LinkState::New => "new",
+        LinkState::Probation => "probation",
+        LinkState::Up => "up",
+        LinkState::Suspect => "suspect",
+        LinkState::Down => "down",
+        LinkState::Damped => "damped",
+    }
+}

@@ -1,0 +1,545 @@
+//! Ports: where a thread sends and receives.
+
+use crate::clock::now_ns;
+use crate::config::Wait;
+use crate::engine::Client;
+use crate::engine::admission_answers as answers;
+use crate::engine::client::Arrival;
+use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
+use crate::message::Message;
+use crate::node::Shared;
+use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::PortAddress;
+use polyrail_proto::node::Destination;
+use polyrail_shm::Buffer;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One port of a node: one thread at a time owns it (`Send`, not `Sync`).
+///
+/// `send` returning `Ok` means that the node has the message; [`Port::flush`] returns when its receivers have all of
+/// them. What was sent when a port is dropped is still delivered while the node lives.
+pub struct Port {
+    shared: Arc<Shared>,
+    client: RefCell<Client>,
+    // Points at the same mapping as `client`; message bytes are borrowed from here so that verbs can go on.
+    rx: polyrail_shm::Region,
+    address: PortAddress,
+    wait: Cell<Wait>,
+    failures: RefCell<VecDeque<(u64, ErrorCode)>>,
+    returns: RefCell<Vec<(u64, u64)>>,
+    pace: RefCell<Pace>,
+    known: Cell<Option<(ServiceAddress, u64)>>,
+}
+
+/// Decides when a sending thread drives the engine: at once, or, while it sends as fast as it can, once per batch.
+#[derive(Default)]
+struct Pace {
+    /// Messages since the engine was driven last, and their bytes.
+    messages: u32,
+    bytes: usize,
+    driven_at_ns: u64,
+    /// Batches in a row that followed each other closely.
+    close: u32,
+}
+
+/// Sends this far apart (nanoseconds) are a flood.
+const FLOOD_GAP_NS: u64 = 1_500;
+/// Close sends in a row that make a flood.
+const FLOOD_RUN: u32 = 16;
+/// In a flood the engine is driven after so many messages, so many bytes, or so long.
+const BATCH_MESSAGES: u32 = 192;
+const BATCH_BYTES: usize = 48 * 1024;
+const BATCH_SPAN_NS: u64 = 25_000;
+
+impl Pace {
+    /// Whether the engine should be driven now that a message of `bytes` was handed in.
+    fn wants_drive(&mut self, bytes: usize) -> bool {
+        self.messages += 1;
+        self.bytes += bytes;
+        if self.close < FLOOD_RUN {
+            let now = now_ns();
+            self.close = if now.saturating_sub(self.driven_at_ns) < FLOOD_GAP_NS { self.close + 1 } else { 0 };
+            return true;
+        }
+        if self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES {
+            return true;
+        }
+        if self.messages.is_multiple_of(16) {
+            let span = now_ns().saturating_sub(self.driven_at_ns);
+            if span > FLOOD_GAP_NS * self.messages as u64 {
+                self.close = 0;
+                return true;
+            }
+            return span > BATCH_SPAN_NS;
+        }
+        false
+    }
+
+    fn driven(&mut self) {
+        (self.messages, self.bytes) = (0, 0);
+        self.driven_at_ns = now_ns();
+    }
+}
+
+/// Largest slice that is copied into the arena; longer ones get a buffer of their own.
+const ARENA_SLICE_MAX: usize = 4 << 20;
+
+impl Port {
+    pub(crate) fn new(shared: Arc<Shared>, client: Client) -> Port {
+        let wait = shared.config.wait;
+        Port {
+            address: client.address(),
+            rx: client.pair.rx.memory().clone(),
+            client: RefCell::new(client),
+            shared,
+            wait: Cell::new(wait),
+            failures: RefCell::default(),
+            returns: RefCell::default(),
+            pace: RefCell::default(),
+            known: Cell::new(None),
+        }
+    }
+
+    /// The address at which others reach this port.
+    pub fn address(&self) -> PortAddress {
+        self.address
+    }
+
+    /// How calls of this port wait; the node's setting at first.
+    pub fn set_wait(&self, wait: Wait) {
+        self.wait.set(wait);
+    }
+
+    /// A descriptor that becomes readable when the engine has something to do: then call `try_recv` until it
+    /// gives `None`. Do not read it.
+    pub fn fd(&self) -> std::os::fd::RawFd {
+        self.shared.drive.fd()
+    }
+
+    // ----- names ---------------------------------------------------------------------------------------------
+
+    /// Makes this port one that serves `range`. A port may have several bindings, and several ports may serve one
+    /// service: they share its messages.
+    pub fn bind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
+        let range = range.into();
+        self.ask(|client| client.bind(range, scope).is_ok())
+    }
+
+    /// Takes one binding back.
+    pub fn unbind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
+        let range = range.into();
+        self.ask(|client| client.unbind(range, scope).is_ok())
+    }
+
+    fn ask(&self, ask: impl Fn(&mut Client) -> bool) -> Result<(), BindError> {
+        if self.shared.drive.is_forked() {
+            return Err(BindError::Forked);
+        }
+        let mut asked = false;
+        let mut answer = None;
+        self.wait_until(None, |port| {
+            let mut client = port.client.borrow_mut();
+            asked = asked || ask(&mut client);
+            while let Some(arrival) = client.poll_fresh() {
+                match arrival {
+                    Arrival::Answer(code) => {
+                        answer = Some(code);
+                        break;
+                    }
+                    other => client.keep(other),
+                }
+            }
+            answer.is_some()
+        });
+        match answer {
+            Some(answers::OK) => Ok(()),
+            Some(answers::RESERVED) => Err(BindError::Reserved),
+            Some(answers::INVERTED) => Err(BindError::Inverted),
+            Some(answers::NOT_BOUND) => Err(BindError::NotBound),
+            Some(_) => Err(BindError::TooMany),
+            None => Err(BindError::Closed),
+        }
+    }
+
+    /// Waits until somebody has bound `service`.
+    pub fn wait_for(&self, service: ServiceAddress, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.shared.drive.is_forked() {
+            return Err(Error::Forked);
+        }
+        let mut generation = u64::MAX;
+        let mut found = false;
+        self.wait_until(deadline(timeout), |port| {
+            let engine = port.shared.drive.engine();
+            let table = engine.core().table();
+            if table.generation() != generation {
+                generation = table.generation();
+                found = !table.lookup(service).is_empty();
+            }
+            found
+        });
+        if found {
+            return Ok(());
+        }
+        Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
+    }
+
+    // ----- sending -------------------------------------------------------------------------------------------
+
+    /// Sends a copy of `bytes` to a port or a service, waiting for memory if need be. `Ok` means that the node has
+    /// taken it: it arrives exactly once, or a later call tells that it failed.
+    pub fn send(&self, to: impl Into<Destination>, bytes: &[u8]) -> Result<(), SendError> {
+        self.send_with(to.into(), Class::Normal, None, bytes, None)
+    }
+
+    /// Like `send`, but gives up with [`SendError::Blocked`] after `timeout`.
+    pub fn send_timeout(&self, to: impl Into<Destination>, bytes: &[u8], timeout: Duration) -> Result<(), SendError> {
+        self.send_with(to.into(), Class::Normal, None, bytes, Some(timeout))
+    }
+
+    /// Like `send`, but never waits.
+    pub fn try_send(&self, to: impl Into<Destination>, bytes: &[u8]) -> Result<(), SendError> {
+        self.send_with(to.into(), Class::Normal, None, bytes, Some(Duration::ZERO))
+    }
+
+    /// Sends with class and tag.
+    pub fn send_with(
+        &self,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), SendError> {
+        if bytes.len() > ARENA_SLICE_MAX {
+            let mut buffer = self.alloc(bytes.len())?;
+            buffer.copy_from_slice(bytes);
+            return self.send_buffer_with(to, class, tag, buffer, timeout);
+        }
+        self.check_send(to)?;
+        let mut number = self.client.borrow_mut().send(to, class, tag, bytes).ok();
+        if number.is_none() {
+            self.wait_until(deadline(timeout), |port| {
+                number = port.client.borrow_mut().send(to, class, tag, bytes).ok();
+                number.is_some()
+            });
+        }
+        let number = number.ok_or(SendError::Blocked)?;
+        self.sent(to, number, bytes.len())
+    }
+
+    /// Sends a buffer of [`Port::alloc`] without copying it.
+    pub fn send_buffer(&self, to: impl Into<Destination>, buffer: Buffer) -> Result<(), SendError> {
+        self.send_buffer_with(to.into(), Class::Normal, None, buffer, None)
+    }
+
+    fn send_buffer_with(
+        &self,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        buffer: Buffer,
+        timeout: Option<Duration>,
+    ) -> Result<(), SendError> {
+        self.check_send(to)?;
+        let len = buffer.len();
+        let mut slot = Some(buffer);
+        let mut number = None;
+        let mut attempt = |port: &Port| {
+            let Some(buffer) = slot.take() else { return true };
+            match port.client.borrow_mut().send_buffer(to, class, tag, buffer) {
+                Ok(n) => number = Some(n),
+                Err(back) => slot = Some(back),
+            }
+            number.is_some()
+        };
+        // Buffers in flight are bounded by the pool, so that only a full queue makes this wait.
+        if !attempt(self) {
+            self.wait_until(deadline(timeout), attempt);
+        }
+        let number = number.ok_or(SendError::Blocked)?;
+        self.sent(to, number, len)
+    }
+
+    /// Memory to write a message into, for `send_buffer`; waits while the pool's limit is in use by messages under
+    /// way.
+    pub fn alloc(&self, len: usize) -> Result<Buffer, SendError> {
+        let mut buffer = self.shared.pool.alloc(len).ok();
+        if buffer.is_none() && self.client.borrow().unconfirmed() > 0 {
+            self.wait_until(None, |port| {
+                buffer = port.shared.pool.alloc(len).ok();
+                buffer.is_some() || port.client.borrow().unconfirmed() == 0
+            });
+        }
+        buffer.ok_or(SendError::Memory(len as u64))
+    }
+
+    fn check_send(&self, _to: Destination) -> Result<(), SendError> {
+        if self.shared.drive.is_forked() {
+            return Err(SendError::Forked);
+        }
+        if let Some((number, why)) = self.failures.borrow_mut().pop_front() {
+            return Err(SendError::Earlier { number, why });
+        }
+        Ok(())
+    }
+
+    /// A message was handed in: drive the engine if it is time, and see whether its destination exists.
+    fn sent(&self, to: Destination, number: u64, len: usize) -> Result<(), SendError> {
+        let unsure = match to {
+            Destination::Service(service) => {
+                let generation = self.client.borrow().pair.words.names_generation.load();
+                let known = self.known.get() == Some((service, generation));
+                self.known.set(Some((service, generation)));
+                !known
+            }
+            Destination::Port(_) => number == 0,
+        };
+        let mut pace = self.pace.borrow_mut();
+        if unsure {
+            // The first message to a service: its sender learns at once whether there is such a service.
+            self.wait_until(deadline(Some(Duration::from_millis(100))), |port| {
+                port.client.borrow_mut().backlog() == 0
+            });
+            pace.driven();
+            self.sort_arrivals();
+            return self.own_failure(to, number);
+        }
+        if pace.wants_drive(len) {
+            self.shared.drive.inline();
+            pace.driven();
+        }
+        Ok(())
+    }
+
+    /// Puts failures aside from what has arrived.
+    fn sort_arrivals(&self) {
+        let mut client = self.client.borrow_mut();
+        while let Some(arrival) = client.poll_fresh() {
+            match arrival {
+                Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
+                other => client.keep(other),
+            }
+        }
+    }
+
+    fn own_failure(&self, to: Destination, number: u64) -> Result<(), SendError> {
+        let mut failures = self.failures.borrow_mut();
+        let Some(at) = failures.iter().position(|f| f.0 == number) else { return Ok(()) };
+        let Some((_, why)) = failures.remove(at) else { return Ok(()) };
+        self.known.set(None);
+        Err(match (why, to) {
+            (ErrorCode::NoService, Destination::Service(service)) => {
+                SendError::NoService { service, bound: self.shared.bound() }
+            }
+            (ErrorCode::NoNode, to) => SendError::NoNode(to),
+            (why, _) => SendError::Earlier { number, why },
+        })
+    }
+
+    /// Waits until every message sent so far is in its receiver's hands. An error: one of them failed, or time is
+    /// up.
+    pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.shared.drive.is_forked() {
+            return Err(Error::Forked);
+        }
+        let done = self.wait_until(deadline(timeout), |port| port.client.borrow().unconfirmed() == 0);
+        self.sort_arrivals();
+        if let Some((number, why)) = self.failures.borrow_mut().pop_front() {
+            return Err(Error::Failed { number, why });
+        }
+        let left = self.client.borrow().unconfirmed();
+        if done { Ok(()) } else { Err(Error::TimedOut(format!("; {left} messages are not confirmed"))) }
+    }
+
+    /// Messages sent that are neither confirmed nor failed.
+    pub fn unconfirmed(&self) -> u64 {
+        self.client.borrow().unconfirmed()
+    }
+
+    /// The next failure of a message sent earlier: the count of messages sent before it, and why.
+    pub fn take_failure(&self) -> Option<(u64, ErrorCode)> {
+        self.sort_arrivals();
+        self.failures.borrow_mut().pop_front()
+    }
+
+    // ----- receiving -----------------------------------------------------------------------------------------
+
+    /// The next message; waits for it.
+    pub fn recv(&self) -> Result<Message<'_>, RecvError> {
+        loop {
+            if let Some(message) = self.recv_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// The next message, or `None` after `timeout`.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
+        self.recv_until(deadline(Some(timeout)))
+    }
+
+    /// The next message if one is here.
+    pub fn try_recv(&self) -> Result<Option<Message<'_>>, RecvError> {
+        if let Some(message) = self.next()? {
+            return Ok(Some(message));
+        }
+        if self.shared.drive.is_forked() {
+            return Err(RecvError::Forked);
+        }
+        self.drive();
+        self.next()
+    }
+
+    /// The next message, copied to the front of `into`; its length, which may be larger than what was copied.
+    pub fn recv_into(&self, into: &mut [u8]) -> Result<usize, RecvError> {
+        let message = self.recv()?;
+        let len = message.len().min(into.len());
+        into[..len].copy_from_slice(&message.bytes()[..len]);
+        Ok(message.len())
+    }
+
+    fn recv_until(&self, until_ns: Option<u64>) -> Result<Option<Message<'_>>, RecvError> {
+        if let Some(message) = self.next()? {
+            return Ok(Some(message));
+        }
+        if self.shared.drive.is_forked() {
+            return Err(RecvError::Forked);
+        }
+        loop {
+            let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
+            if let Some(message) = self.next()? {
+                return Ok(Some(message));
+            }
+            if !arrived {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next message among what has arrived; everything else is put where it belongs.
+    fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
+        self.take_returns();
+        loop {
+            let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
+            match arrival {
+                Arrival::Message(envelope, offset) => {
+                    let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
+                    return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
+                }
+                Arrival::Owned(envelope, buffer) => return Ok(Some(Message::owned(self, envelope, buffer))),
+                Arrival::Offer { len, offer, .. } => self.accept(len, offer)?,
+                Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
+                Arrival::Answer(_) => {}
+            }
+        }
+    }
+
+    /// Finds memory for a large message whose turn it is.
+    fn accept(&self, len: u64, offer: (u32, u32)) -> Result<(), RecvError> {
+        let max = self.shared.config.message_bytes_max as u64;
+        if len > max {
+            self.client.borrow_mut().keep_offer(len, offer, self.address);
+            return Err(RecvError::TooLarge { len, max });
+        }
+        let Ok(buffer) = self.shared.pool.alloc(len as usize) else {
+            self.client.borrow_mut().keep_offer(len, offer, self.address);
+            return Err(RecvError::Memory(len));
+        };
+        let mut slot = Some(buffer);
+        self.wait_until(None, |port| {
+            let Some(buffer) = slot.take() else { return true };
+            slot = port.client.borrow_mut().accept(offer, buffer).err();
+            slot.is_none()
+        });
+        self.drive();
+        Ok(())
+    }
+
+    /// A message was dropped. Its port may be in the middle of a verb, so that the memory is given back at the next.
+    pub(crate) fn give_back(&self, offset: u64, len: u64) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.release(offset, len),
+            Err(_) => self.returns.borrow_mut().push((offset, len)),
+        }
+    }
+
+    fn take_returns(&self) {
+        if self.returns.borrow().is_empty() {
+            return;
+        }
+        let mut client = self.client.borrow_mut();
+        for (offset, len) in self.returns.borrow_mut().drain(..) {
+            client.release(offset, len);
+        }
+    }
+
+    // ----- waiting -------------------------------------------------------------------------------------------
+
+    fn drive(&self) {
+        self.shared.drive.inline();
+        self.pace.borrow_mut().close = 0;
+    }
+
+    /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first.
+    fn wait_until(&self, until_ns: Option<u64>, mut done: impl FnMut(&Port) -> bool) -> bool {
+        let spin_until = match self.wait.get() {
+            Wait::Spin => u64::MAX,
+            Wait::Adaptive => now_ns() + self.shared.config.adaptive_spin.as_nanos() as u64,
+            Wait::Block => 0,
+        };
+        let mut first = true;
+        loop {
+            if done(self) {
+                return true;
+            }
+            let now = now_ns();
+            if until_ns.is_some_and(|until| now >= until) && !first {
+                return false;
+            }
+            if first || now < spin_until {
+                first = false;
+                if self.shared.drive.inline().is_none() {
+                    std::hint::spin_loop();
+                }
+                continue;
+            }
+            self.sleep(until_ns, &mut done);
+        }
+    }
+
+    fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) {
+        if self.shared.drive.poll(until_ns) {
+            self.shared.drive.left_seat();
+            return;
+        }
+        self.client.borrow().pair.client_bell.prepare();
+        if done(self) {
+            self.client.borrow().pair.client_bell.cancel();
+            return;
+        }
+        // The poller may leave its seat without ringing: look again after a while at the latest.
+        let tick = Duration::from_millis(2);
+        let left = until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
+        self.client.borrow().pair.client_bell.wait(Some(left));
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if self.shared.drive.is_forked() {
+            return;
+        }
+        self.take_returns();
+        self.client.borrow_mut().close();
+        self.shared.drive.inline();
+    }
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<u64> {
+    timeout.map(|t| now_ns().saturating_add(t.as_nanos().min(u64::MAX as u128 / 2) as u64))
+}
+

@@ -1,0 +1,211 @@
+//! Two engines over in-process bearers, driven by hand with a clock of the test's own.
+
+use polyrail::engine::client::{Arrival, Exchange};
+use polyrail::engine::{Budget, Client, Engine};
+use polyrail::{Class, Destination, NodeId, Scope, ServiceAddress, ServiceRange};
+use polyrail_bearer::MemoryHub;
+use polyrail_proto::Config;
+use polyrail_proto::id::Incarnation;
+use polyrail_shm::Sizes;
+
+struct World {
+    now_ns: u64,
+    engines: Vec<Engine>,
+}
+
+const SIZES: Sizes = Sizes { sq_entries: 1024, cq_entries: 32_768, tx_bytes: 16 << 20, rx_bytes: 16 << 20 };
+
+impl World {
+    fn new(nodes: usize, links: usize) -> World {
+        let mut world = World { now_ns: 1_000_000, engines: vec![] };
+        let hubs: Vec<MemoryHub> = (0..links).map(|_| MemoryHub::new()).collect();
+        for n in 0..nodes {
+            let config = Config::new(NodeId(n as u64 + 1), Incarnation(7));
+            let mut engine = Engine::new(world.now_ns, config);
+            for hub in &hubs {
+                engine.add_bearer(world.now_ns, Box::new(hub.bearer(n as u32)));
+            }
+            engine.add_loopback(world.now_ns, Box::new(MemoryHub::new().bearer(0)));
+            world.engines.push(engine);
+        }
+        world
+    }
+
+    fn step(&mut self) {
+        self.now_ns += 20_000;
+        for engine in &mut self.engines {
+            engine.turn(self.now_ns, Budget::THOROUGH);
+        }
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms * 50 {
+            self.step();
+        }
+    }
+
+    fn client(&mut self, node: usize) -> Client {
+        self.engines[node].open_client(SIZES, Exchange::default()).unwrap()
+    }
+}
+
+fn bind(world: &mut World, client: &mut Client, service: ServiceAddress) {
+    client.bind(ServiceRange::from(service), Scope::Cluster).unwrap();
+    world.run(20);
+    assert!(matches!(client.poll(), Some(Arrival::Answer(0))));
+}
+
+const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
+
+fn send(client: &mut Client, bytes: &[u8]) {
+    client.send(Destination::Service(SERVICE), Class::Normal, None, bytes).unwrap();
+}
+
+#[test]
+fn two_nodes_meet_by_beacon_and_a_message_finds_its_service() {
+    let mut world = World::new(2, 2);
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    assert_eq!(world.engines[0].core().peers(), [NodeId(2)]);
+    send(&mut client, b"hello");
+    world.run(5);
+    let Some(Arrival::Message(envelope, offset)) = server.poll() else { panic!("no message") };
+    assert_eq!(server.bytes(offset, envelope.len), b"hello");
+    assert_eq!(envelope.from, client.address());
+    assert_eq!(envelope.service, Some(SERVICE));
+    server.release(offset, envelope.len);
+    server.send(Destination::Port(envelope.from), Class::Normal, Some(9), b"yes").unwrap();
+    world.run(5);
+    let Some(Arrival::Message(envelope, offset)) = client.poll() else { panic!("no answer") };
+    assert_eq!((client.bytes(offset, envelope.len), envelope.tag), (&b"yes"[..], Some(9)));
+    assert_eq!(client.unconfirmed(), 0);
+}
+
+#[test]
+fn both_links_come_up() {
+    let mut world = World::new(2, 2);
+    world.run(300);
+    let status = world.engines[0].status(world.now_ns);
+    let states: Vec<&str> = status.links.iter().map(|l| l.state.as_str()).collect();
+    assert_eq!(states, ["up", "up"], "{status:#?}");
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_in_order_and_whole() {
+    let mut world = World::new(2, 2);
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    let sizes = [0, 1, 63, 64, 500, 1431, 1432, 1433, 4096, 65_535, 65_536, 65_537, 1 << 20, 3, 200_000, 0, 77];
+    let body = |n: usize, len: usize| (0..len).map(|i| (i * 31 + n * 7) as u8).collect::<Vec<u8>>();
+    for (n, len) in sizes.iter().enumerate() {
+        let bytes = body(n, *len);
+        while client.send(Destination::Service(SERVICE), Class::Normal, None, &bytes).is_err() {
+            world.step();
+        }
+    }
+    let mut got = 0;
+    for _ in 0..20_000 {
+        world.step();
+        while let Some(arrival) = server.poll() {
+            let Arrival::Message(envelope, offset) = arrival else { panic!("{arrival:?}") };
+            let expected = body(got, sizes[got]);
+            assert_eq!(envelope.len as usize, expected.len(), "message {got}");
+            assert!(server.bytes(offset, envelope.len) == expected, "message {got} differs");
+            server.release(offset, envelope.len);
+            got += 1;
+        }
+        if got == sizes.len() && client.unconfirmed() == 0 {
+            return;
+        }
+    }
+    panic!("{got} of {} arrived; {} unconfirmed", sizes.len(), client.unconfirmed());
+}
+
+#[test]
+fn a_node_reaches_its_own_services() {
+    let mut world = World::new(1, 1);
+    let mut server = world.client(0);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    send(&mut client, &[5; 100_000]);
+    world.run(5);
+    let Some(Arrival::Message(envelope, offset)) = server.poll() else { panic!("no message") };
+    assert_eq!(server.bytes(offset, envelope.len), [5; 100_000]);
+}
+
+#[test]
+fn an_unknown_service_is_told_to_the_sender() {
+    let mut world = World::new(1, 1);
+    let mut client = world.client(0);
+    send(&mut client, b"anyone?");
+    world.run(1);
+    assert!(matches!(client.poll(), Some(Arrival::Failed(0, polyrail::engine::command::FailureCode::NoService))));
+    assert_eq!(client.unconfirmed(), 0);
+}
+
+#[test]
+fn a_flood_of_small_messages_is_held_back_by_credit_and_all_arrive() {
+    let mut world = World::new(2, 1);
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    let total = 200_000u64;
+    let (mut sent, mut got, mut idle) = (0u64, 0u64, 0);
+    while got < total {
+        while sent < total {
+            if client.send(Destination::Service(SERVICE), Class::Normal, None, &[sent as u8; 64]).is_err() {
+                break;
+            }
+            sent += 1;
+        }
+        world.step();
+        let before = got;
+        // The receiver sleeps at first: nothing may be lost for it.
+        if world.now_ns > 1_000_000_000 {
+            while let Some(Arrival::Message(envelope, offset)) = server.poll() {
+                assert_eq!(server.bytes(offset, envelope.len), [got as u8; 64], "message {got}");
+                server.release(offset, envelope.len);
+                got += 1;
+            }
+        }
+        idle = if got == before { idle + 1 } else { 0 };
+        assert!(idle < 100_000, "stuck: sent {sent}, got {got}");
+    }
+    let refused = world.engines[1].core().sessions().map(|s| s.stats.messages_refused).sum::<u64>();
+    assert_eq!(refused, 0, "credit must prevent refusals");
+}
+
+#[test]
+fn a_closed_port_refuses_and_its_sender_learns_it() {
+    let mut world = World::new(2, 1);
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    send(&mut client, b"one");
+    world.run(5);
+    let to = server.address();
+    server.close();
+    world.run(5);
+    client.send(Destination::Port(to), Class::Normal, None, b"two").unwrap();
+    world.run(50);
+    let told = client.poll();
+    assert!(matches!(told, Some(Arrival::Failed(1, _))), "{told:?}");
+    assert_eq!(client.unconfirmed(), 0);
+}
+
+#[test]
+fn a_node_that_leaves_is_missed_at_once() {
+    let mut world = World::new(2, 1);
+    world.run(300);
+    assert_eq!(world.engines[0].core().peers().len(), 1);
+    let now = world.now_ns;
+    world.engines[1].leave(now);
+    world.run(2);
+    assert_eq!(world.engines[0].core().peers().len(), 0);
+}
