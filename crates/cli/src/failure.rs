@@ -1,5 +1,6 @@
 //! What a command can end with other than success.
 
+use polyrail::ErrorCode;
 use polyrail::config::ConfigError;
 use polyrail_bench::netns::NetnsError;
 use std::process::ExitCode;
@@ -90,8 +91,30 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-impl From<polyrail::Error> for Failure {
-    fn from(error: polyrail::Error) -> Self {
-        Failure::failed(error.to_string())
+/// The exit code that a public error of the library leads to.
+fn exit_of(code: ErrorCode) -> Exit {
+    match code {
+        ErrorCode::Config | ErrorCode::Security | ErrorCode::Range => Exit::Usage,
+        ErrorCode::NoBearer => Exit::Unavailable,
+        ErrorCode::NoService | ErrorCode::NoNode | ErrorCode::NoPort => Exit::NotFound,
+        ErrorCode::TimedOut | ErrorCode::WouldBlock => Exit::TimedOut,
+        _ => Exit::Failed,
     }
 }
+
+macro_rules! from_library {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Failure::new(exit_of(error.code()), error.to_string())
+            }
+        }
+    )*};
+}
+from_library!(
+    polyrail::StartError,
+    polyrail::BindError,
+    polyrail::SendError,
+    polyrail::RecvError,
+    polyrail::Error
+);

@@ -62,14 +62,32 @@ impl Noun {
         }
     }
 
-    /// What people see; JSON has every member (docs/operating.md, "Control socket").
+    /// What people see of a row; JSON has every member (docs/operating.md, "Control socket").
     fn columns(self) -> &'static [&'static str] {
         match self {
-            Noun::Link => {
-                &["peer", "link", "bearer", "state", "rtt_us", "mtu_bytes", "packets_sent", "packets_lost"]
-            }
-            Noun::Node => &["node", "name", "state", "links", "links_up"],
-            Noun::Bearer => &["bearer", "interface", "medium", "address", "state", "mtu_bytes"],
+            Noun::Link => &[
+                "peer",
+                "link",
+                "bearer",
+                "to",
+                "state",
+                "status",
+                "mtu_bytes",
+                "rtt_us",
+                "packets_sent",
+                "packets_received",
+                "packets_lost",
+            ],
+            Noun::Node => &["node", "name", "state", "incarnation", "links", "links_up"],
+            Noun::Bearer => &[
+                "bearer",
+                "address",
+                "state",
+                "mtu_bytes",
+                "gso",
+                "send_buffer_bytes",
+                "receive_buffer_bytes",
+            ],
             Noun::Service => &["service", "scope", "node", "port"],
         }
     }

@@ -64,7 +64,9 @@ pub fn embed(config: Config) -> Result<Node, Failure> {
             config.port
         ));
     }
-    Ok(Node::embed(config)?)
+    let node = Node::embed(config)?;
+    node.warnings().iter().for_each(log::warn);
+    Ok(node)
 }
 
 fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {

@@ -63,7 +63,7 @@ enum ScopeArg {
 pub fn run(recv: &Recv, output: &Output) -> Result<ExitCode, Failure> {
     let mut sink = Sink::open(recv, output.json)?;
     let node = crate::node::embed(recv.node.config()?)?;
-    let mut port = node.port()?;
+    let port = node.port()?;
     let scope = match recv.scope {
         ScopeArg::Cluster => Scope::Cluster,
         ScopeArg::Node => Scope::Node,

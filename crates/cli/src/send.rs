@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::service::{Target, parse_target};
 use crate::{log, size};
 use clap::Args;
-use polyrail::{Destination, Node, Port};
+use polyrail::{Destination, Error, Port};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -65,10 +65,10 @@ pub fn run(send: &Send, output: &Output) -> Result<ExitCode, Failure> {
         ));
     }
     let node = crate::node::embed(send.node.config()?)?;
-    let mut port = node.port()?;
-    find(send, &node, &port)?;
+    let port = node.port()?;
+    find(send, &port)?;
     let started = Instant::now();
-    let mut sender = Sender { port: &mut port, send, messages: 0, bytes: 0 };
+    let mut sender = Sender { port: &port, send, messages: 0, bytes: 0 };
     for _ in 0..send.repeat {
         sender.everything()?;
     }
@@ -88,27 +88,17 @@ pub fn run(send: &Send, output: &Output) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for the service; if nobody comes, says what is bound.
-fn find(send: &Send, node: &Node, port: &Port) -> Result<(), Failure> {
+/// Waits for the service; if nobody comes, the error says what is bound.
+fn find(send: &Send, port: &Port) -> Result<(), Failure> {
     let Target::Service(service) = send.to else { return Ok(()) };
-    let limit = send.wait.unwrap_or(Some(LOOKED_FOR));
-    port.wait_for(service, limit).map_err(|error| {
-        let failure = Failure::from(error);
-        if failure.exit != Exit::TimedOut {
-            return failure;
-        }
-        let bound: Vec<String> = node.status().services.iter().map(|s| s.range.to_string()).collect();
-        let bound = if bound.is_empty() { "nothing is".into() } else { bound.join(" ") };
-        let seconds = limit.unwrap_or_default().as_secs_f64();
-        Failure::new(
-            Exit::NotFound,
-            format!("service {service}: nobody bound it within {seconds} s; bound: {bound}"),
-        )
+    port.wait_for(service, send.wait.unwrap_or(Some(LOOKED_FOR))).map_err(|error| match error {
+        Error::TimedOut(_) => Failure::new(Exit::NotFound, error.to_string()),
+        error => error.into(),
     })
 }
 
 struct Sender<'a> {
-    port: &'a mut Port,
+    port: &'a Port,
     send: &'a Send,
     messages: u64,
     bytes: u64,
@@ -153,8 +143,8 @@ impl Sender<'_> {
 
     fn message(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let to: Destination = match self.send.to {
-            Target::Service(service) => service.into(),
-            Target::Port(port) => port.into(),
+            Target::Service(service) => Destination::Service(service),
+            Target::Port(port) => Destination::Port(port),
         };
         self.port.send_timeout(to, bytes, self.send.timeout)?;
         self.messages += 1;

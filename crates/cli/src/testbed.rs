@@ -27,7 +27,7 @@ pub enum TestbedCommand {
         /// Name of the testbed
         #[arg(required_unless_present = "all")]
         name: Option<String>,
-        /// Removes every testbed whose creator has ended
+        /// Removes every testbed that `up` created or a killed process left behind
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
@@ -105,7 +105,7 @@ fn remove(name: Option<String>, all: bool, output: &Output) -> Result<(), Failur
     let names = match name {
         Some(name) => vec![find(&name)?.spec.name],
         None if all => {
-            let ended = Testbed::list().into_iter().filter(|record| !record.owner_runs());
+            let ended = Testbed::list().into_iter().filter(|record| record.kept || record.is_abandoned());
             ended.map(|record| record.spec.name).collect()
         }
         None => Vec::new(),
@@ -140,7 +140,7 @@ fn rows(record: &Record) -> Vec<Value> {
             "rate_mbit": spec.links[link].rate_mbit,
             "loss_percent": spec.links[link].loss_percent,
             "mtu": spec.links[link].mtu,
-            "owner_runs": record.owner_runs(),
+            "abandoned": record.is_abandoned(),
         })
     };
     (0..spec.nodes)

@@ -13,13 +13,13 @@ const PROGRESS_US: u64 = 10_000;
 /// Receives both flows until their ends.
 pub fn play() -> Result<(), Failure> {
     let node = role::node("b")?;
-    let mut bulk = node.port()?;
-    let mut ticks = node.port()?;
-    bulk.bind(BULK.into(), Scope::Cluster)?;
-    ticks.bind(TICKS.into(), Scope::Cluster)?;
+    let bulk = node.port()?;
+    let ticks = node.port()?;
+    bulk.bind(BULK, Scope::Cluster)?;
+    ticks.bind(TICKS, Scope::Cluster)?;
     role::tell(&Event::Bound);
-    let ticker = std::thread::spawn(move || hear_ticks(&mut ticks));
-    let mut received = hear_bulk(&mut bulk)?;
+    let ticker = std::thread::spawn(move || hear_ticks(&ticks));
+    let mut received = hear_bulk(&bulk)?;
     let heard = ticker.join().map_err(|_| Failure::failed("the open-loop flow broke down"))??;
     received.lost += heard.lost;
     received.duplicated += heard.duplicated;
@@ -30,7 +30,7 @@ pub fn play() -> Result<(), Failure> {
     Ok(node.leave(PATIENCE)?)
 }
 
-fn hear_bulk(port: &mut Port) -> Result<Received, Failure> {
+fn hear_bulk(port: &Port) -> Result<Received, Failure> {
     let mut arrivals = Arrivals::default();
     let mut digest = Sha256::new();
     let (mut bytes, mut begun_us, mut told_us) = (0u64, 0, 0);
@@ -70,7 +70,7 @@ struct Heard {
     ticks: Vec<(u64, u64)>,
 }
 
-fn hear_ticks(port: &mut Port) -> Result<Heard, Failure> {
+fn hear_ticks(port: &Port) -> Result<Heard, Failure> {
     let mut arrivals = Arrivals::default();
     let mut ticks = Vec::new();
     let sent = loop {
@@ -85,7 +85,7 @@ fn hear_ticks(port: &mut Port) -> Result<Heard, Failure> {
     Ok(Heard { lost: arrivals.lost(sent), duplicated, disordered, ticks })
 }
 
-fn next(port: &mut Port) -> Result<Message<'_>, Failure> {
+fn next(port: &Port) -> Result<Message<'_>, Failure> {
     let silent = || Failure::new(Exit::TimedOut, format!("nothing arrived for {} s", PATIENCE.as_secs()));
     port.recv_timeout(PATIENCE)?.ok_or_else(silent)
 }

@@ -16,19 +16,19 @@ use std::time::Duration;
 /// Sends the file.
 pub fn play(path: &Path) -> Result<(), Failure> {
     let node = role::node("a")?;
-    let mut bulk = node.port()?;
+    let bulk = node.port()?;
     let ticks = node.port()?;
     bulk.wait_for(BULK, Some(PATIENCE))?;
     ticks.wait_for(TICKS, Some(PATIENCE))?;
     let (stop, stopped) = channel::<()>();
     let ticker = std::thread::spawn(move || tick(ticks, &stopped));
-    send_file(&mut bulk, path)?;
+    send_file(&bulk, path)?;
     drop(stop);
     ticker.join().map_err(|_| Failure::failed("the open-loop flow broke down"))??;
     leave(node, bulk)
 }
 
-fn send_file(port: &mut Port, path: &Path) -> Result<(), Failure> {
+fn send_file(port: &Port, path: &Path) -> Result<(), Failure> {
     let unreadable = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     let mut message = Vec::with_capacity(BULK_BYTES);
@@ -47,7 +47,7 @@ fn send_file(port: &mut Port, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tick(mut port: Port, stopped: &Receiver<()>) -> Result<(), Failure> {
+fn tick(port: Port, stopped: &Receiver<()>) -> Result<(), Failure> {
     let spacing_us = TICK_SPACING.as_micros() as u64;
     let begun_us = role::now_us();
     let mut message = [0; TICK_BYTES];
