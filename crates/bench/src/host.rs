@@ -27,6 +27,8 @@ pub struct Host {
     pub load_1min: f64,
     /// Version of this program.
     pub version: String,
+    /// Whether this program was built with optimisation: without, a protocol inside it cannot be judged.
+    pub optimized: bool,
 }
 
 impl Host {
@@ -55,6 +57,7 @@ impl Host {
                 .and_then(|word| word.parse().ok())
                 .unwrap_or(0.0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            optimized: !cfg!(debug_assertions),
         }
     }
 }

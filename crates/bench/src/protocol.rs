@@ -1,6 +1,7 @@
 //! The trait behind which every protocol is measured, and the list of those that exist.
 
 mod mptcp;
+mod polyrail;
 mod stream_socket;
 mod tcp;
 mod udp;
@@ -96,7 +97,7 @@ pub trait Pipe {
 /// Every protocol that this build knows.
 pub fn all() -> Vec<&'static dyn Protocol> {
     let mut list: Vec<&'static dyn Protocol> =
-        vec![&tcp::CUBIC, &tcp::BBR, &tcp::NODELAY, &udp::Udp, &mptcp::Mptcp];
+        vec![&polyrail::Polyrail, &tcp::CUBIC, &tcp::BBR, &tcp::NODELAY, &udp::Udp, &mptcp::Mptcp];
     #[cfg(feature = "zmq")]
     list.push(&zmq::Zmq);
     list

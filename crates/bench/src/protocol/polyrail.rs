@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use polyrail::{Config, Node, Port, PortAddress, Scope, ServiceAddress, ServiceRange, Wait};
+use polyrail::{Config, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait};
 
 use super::{Listener, Pipe, Protocol, Setup};
 use crate::args::SendKind;
@@ -109,8 +109,8 @@ impl PolyrailPipe {
 impl Pipe for PolyrailPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
         let sent = match (self.send, self.peer) {
-            (SendKind::Slice, None) => self.port.send(service(), message),
-            (SendKind::Slice, Some(peer)) => self.port.send(peer, message),
+            (SendKind::Slice, None) => self.port.send_timeout(service(), message, Waiter::BLOCK_MAX),
+            (SendKind::Slice, Some(peer)) => self.port.send_timeout(peer, message, Waiter::BLOCK_MAX),
             (SendKind::Buffer, peer) => {
                 // Composed in place: only the numbers at both ends, which is all that the receiver looks at.
                 let mut buffer = self.port.alloc(message.len()).map_err(io::Error::other)?;
@@ -123,7 +123,11 @@ impl Pipe for PolyrailPipe {
                 }
             }
         };
-        sent.map(|()| true).map_err(io::Error::other)
+        match sent {
+            Ok(()) => Ok(true),
+            Err(SendError::Blocked) => Ok(false),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {

@@ -60,7 +60,7 @@ impl Protocol for Zmq {
 fn open(setup: &Setup, one_way: SocketType) -> io::Result<Socket> {
     let kind = if setup.both_ways { SocketType::PAIR } else { one_way };
     let socket = Context::new().socket(kind).map_err(system)?;
-    let queue = i32::try_from((QUEUE_BYTES_MAX / setup.size).clamp(8, 1_000)).unwrap_or(1_000);
+    let queue = i32::try_from((QUEUE_BYTES_MAX / setup.size).max(8)).unwrap_or(i32::MAX);
     let block_ms = i32::try_from(Waiter::BLOCK_MAX.as_millis()).unwrap_or(50);
     let set = || -> Result<(), zmq::Error> {
         socket.set_sndhwm(queue)?;

@@ -10,6 +10,9 @@ pub(super) fn render(document: &Document) -> String {
     let host = &document.host;
     let mut text =
         format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min);
+    if !host.optimized {
+        text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
+    }
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
