@@ -171,7 +171,7 @@ impl Bearer for UdpBearer {
             return SendOutcome::Failed(io::ErrorKind::Unsupported.into());
         };
         let slices = [io::IoSlice::new(bytes)];
-        let sent = self.trouble.retry(&beacon.socket, |socket| socket.send_to(beacon.group, &slices, None));
+        let sent = self.trouble.retry(&self.data, |socket| socket.send_to(beacon.group, &slices, None));
         transmit::outcome(sent)
     }
 

@@ -68,6 +68,8 @@ pub struct Node {
     draws: u64,
     next_attempt: u32,
     loopback: Option<SessionId>,
+    /// The node has left: it neither speaks of itself nor opens or accepts sessions.
+    left: bool,
     reset_at: Instant,
     version_at: Instant,
     duplicate_at: Instant,
@@ -107,6 +109,7 @@ impl Node {
             faults: BTreeMap::new(),
             next_attempt: 0,
             loopback: None,
+            left: false,
             reset_at: now,
             version_at: Instant::ZERO,
             duplicate_at: Instant::ZERO,
@@ -217,6 +220,7 @@ impl Node {
             return;
         }
         match header.kind {
+            PacketType::Init | PacketType::Resp | PacketType::Beacon if self.left => {}
             PacketType::Data => self.on_data(now, bearer, from, &header, packet, ce, store),
             PacketType::Init => self.on_init(now, bearer, from, body, store),
             PacketType::Resp => self.on_resp(now, bearer, from, &header, body, store),
@@ -393,7 +397,7 @@ impl Node {
 
     /// When `handle_timeout` wants to be called; `NEVER` if nothing is planned.
     pub fn poll_timeout(&self, now: Instant) -> Instant {
-        let mut at = self.discovery.deadline(self.config.discovery && !self.bearers.is_empty());
+        let mut at = self.discovery.deadline(self.speaks());
         for attempt in &self.attempts {
             at = at.min(attempt.next_at);
         }
@@ -403,6 +407,11 @@ impl Node {
             }
         }
         at
+    }
+
+    /// Whether beacons are sent.
+    fn speaks(&self) -> bool {
+        self.config.discovery && !self.bearers.is_empty() && !self.left
     }
 
     // ----- sessions ------------------------------------------------------------------------------------------
@@ -530,6 +539,7 @@ impl Node {
             self.end_session(now, slot, store, true);
         }
         self.attempts.clear();
+        self.left = true;
     }
 
     /// Memory of a message that was offered and accepted by its port.

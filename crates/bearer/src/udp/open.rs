@@ -87,6 +87,10 @@ impl UdpBearer {
         // Routers mark only what says it understands marks: ECT(0).
         data.set_ecn(2)?;
         facts.port_taken = bind_port(&data, scoped, config.port)?;
+        // Beacons leave by the data socket: where they come from is where their sender is reached.
+        data.set_multicast_interface(interface.index, config.address)?;
+        data.set_multicast_hops(1)?;
+        data.set_multicast_loop(true)?;
 
         let mut capabilities = capabilities(&config, &interface, &data);
         facts.buffer_warning = size_buffers(&config, &data, &mut capabilities)?;
@@ -220,9 +224,6 @@ fn open_beacon(config: &UdpConfig, interface: &Interface, local: SocketAddr) -> 
     socket.bind(group)?;
     socket.join(group_ip, interface.index)?;
     socket.set_multicast_own_only()?;
-    socket.set_multicast_interface(interface.index, config.address)?;
-    socket.set_multicast_hops(1)?;
-    socket.set_multicast_loop(true)?;
     socket.set_receive_errors()?;
     Ok(Some(Beacon { socket, group }))
 }

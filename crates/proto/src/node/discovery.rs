@@ -91,7 +91,7 @@ impl Discovery {
 
 impl Node {
     pub(super) fn send_beacons(&mut self, now: Instant) {
-        if self.discovery.deadline(self.config.discovery) > now {
+        if self.discovery.deadline(self.speaks()) > now {
             return;
         }
         let jitter = self.draw();
