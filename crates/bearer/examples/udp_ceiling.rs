@@ -15,12 +15,13 @@
 use std::io::IoSlice;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::yield_now;
 
 use polyrail_bearer::{Bearer, RxBatch, SendOutcome, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX, Transmit};
 use polyrail_bearer::{UdpBearer, UdpConfig};
 use polyrail_sys::clock::monotonic_ns;
+use polyrail_sys::interface;
 use polyrail_sys::process::{Whose, cpu_usage, cpus_allowed, pin_thread, set_realtime, unshare_netns};
 
 /// Bytes on their way that the receiver's buffer surely holds.
@@ -45,9 +46,10 @@ fn main() {
     let seconds: u64 = arguments.next().map_or(2, |text| text.parse().expect("SECONDS is a number"));
     let rounds: usize = arguments.next().map_or(100_000, |text| text.parse().expect("ROUNDS is a number"));
     let priority: i32 = arguments.next().map_or(0, |text| text.parse().expect("PRIORITY is a number"));
+    let places = Places { cpus: cpus_allowed().unwrap_or_default(), priority };
     let (mut near, mut far) = open_pair();
-    stream(&mut near, &mut far, seconds * 1_000_000_000, priority);
-    ping_pong(&mut near, &mut far, rounds, priority);
+    stream(&mut near, &mut far, seconds * 1_000_000_000, &places);
+    ping_pong(&mut near, &mut far, rounds, &places);
 }
 
 /// Two bearers at the ends of a cable, each in its own name space.
@@ -86,6 +88,10 @@ fn ip(arguments: &str) {
 }
 
 fn open(device: &str, address: &str) -> UdpBearer {
+    // Until the kernel has noticed that the cable is in, it drops what is sent.
+    while !interface::list().expect("interfaces").iter().any(|one| one.name == device && one.running) {
+        yield_now();
+    }
     let bearer = UdpBearer::open(UdpConfig::new(device, address.parse().expect("an address")));
     let bearer = bearer.expect("a bearer");
     if let Some(warning) = bearer.buffer_warning() {
@@ -94,14 +100,23 @@ fn open(device: &str, address: &str) -> UdpBearer {
     bearer
 }
 
-fn pin(side: usize, priority: i32) {
-    let cpus = cpus_allowed().unwrap_or_default();
-    if let Some(&cpu) = cpus.get(side) {
-        // Without the right to, the figure is only less steady.
-        let _ = pin_thread(cpu);
-    }
-    if priority > 0 {
-        set_realtime(priority).expect("the right to a real-time priority");
+/// Where and how urgently the two sides run.
+struct Places {
+    cpus: Vec<usize>,
+    priority: i32,
+}
+
+impl Places {
+    /// Puts the calling thread where `side` belongs. A thread inherits the place of the one that starts it, so
+    /// each is put there by itself, from a list made before any was.
+    fn take(&self, side: usize) {
+        if let Some(&cpu) = self.cpus.get(side % self.cpus.len().max(1)) {
+            // Without the right to, the figure is only less steady.
+            let _ = pin_thread(cpu);
+        }
+        if self.priority > 0 {
+            set_realtime(self.priority).expect("the right to a real-time priority");
+        }
     }
 }
 
@@ -118,17 +133,21 @@ fn measured(work: impl FnOnce() -> u64) -> Side {
     }
 }
 
-fn stream(near: &mut UdpBearer, far: &mut UdpBearer, duration_ns: u64, priority: i32) {
+fn stream(near: &mut UdpBearer, far: &mut UdpBearer, duration_ns: u64, places: &Places) {
     let to = far.local().address;
-    let progress = Mutex::new(Progress::default());
+    let (progress, ready) = (Mutex::new(Progress::default()), Barrier::new(2));
     let (sender, receiver) = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            pin(1, priority);
+            places.take(1);
+            ready.wait();
             measured(|| receive_all(far, &progress))
         });
-        pin(0, priority);
-        let sender = measured(|| send_for(near, to, duration_ns, &progress));
-        (sender, receiver.join().expect("the receiver"))
+        let sender = scope.spawn(|| {
+            places.take(0);
+            ready.wait();
+            measured(|| send_for(near, to, duration_ns, &progress))
+        });
+        (sender.join().expect("the sender"), receiver.join().expect("the receiver"))
     });
     let gbit = receiver.bytes as f64 * 8.0 / receiver.wall_ns as f64;
     let lost = 100.0 * (1.0 - receiver.bytes as f64 / sender.bytes as f64);
@@ -200,26 +219,32 @@ fn receive_all(bearer: &mut UdpBearer, progress: &Mutex<Progress>) -> u64 {
     }
 }
 
-fn ping_pong(near: &mut UdpBearer, far: &mut UdpBearer, rounds: usize, priority: i32) {
+fn ping_pong(near: &mut UdpBearer, far: &mut UdpBearer, rounds: usize, places: &Places) {
     let (here, there) = (near.local().address, far.local().address);
-    let mut times_ns = Vec::with_capacity(rounds);
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            pin(1, priority);
+    let ready = Barrier::new(2);
+    let mut times_ns = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            places.take(1);
+            ready.wait();
             let mut batch = RxBatch::new(4);
             for _ in 0..rounds {
                 await_one(far, &mut batch);
                 send_64(far, here);
             }
         });
-        pin(0, priority);
-        let mut batch = RxBatch::new(4);
-        for _ in 0..rounds {
-            let start_ns = monotonic_ns();
-            send_64(near, there);
-            await_one(near, &mut batch);
-            times_ns.push(monotonic_ns() - start_ns);
-        }
+        let pinger = scope.spawn(|| {
+            places.take(0);
+            ready.wait();
+            let (mut batch, mut times_ns) = (RxBatch::new(4), Vec::with_capacity(rounds));
+            for _ in 0..rounds {
+                let start_ns = monotonic_ns();
+                send_64(near, there);
+                await_one(near, &mut batch);
+                times_ns.push(monotonic_ns() - start_ns);
+            }
+            times_ns
+        });
+        pinger.join().expect("the pinger")
     });
     times_ns.sort_unstable();
     let us = |share: f64| times_ns[((rounds - 1) as f64 * share) as usize] as f64 / 1_000.0;

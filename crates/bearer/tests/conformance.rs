@@ -177,6 +177,8 @@ fn a_dead_interface_is_an_outcome_until_it_is_back() {
         other => panic!("{other:?}"),
     }
     veth.host(0).ip("link set va up");
+    veth.host(0).await_running("va");
+    veth.host(1).await_running("vb");
     assert!(matches!(send(&mut a, to, &Train::new(b"back", 4)), SendOutcome::Sent));
     assert_eq!(receive(&mut b, 1), [b"back"]);
 }

@@ -1,8 +1,11 @@
 //! Hosts made of threads: each in a network name space of its own, which ends with it.
 
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
+use polyrail_sys::epoll::{Epoll, Events, Interest};
+use polyrail_sys::interface::{self, LinkMonitor};
 use polyrail_sys::process::unshare_netns;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -81,5 +84,21 @@ impl Host {
             host.ip(&format!("link set {device} addrgenmode none"));
             host.ip(&format!("link set {device} up"));
         }
+        self.await_running(here);
+        other.await_running(there);
+    }
+
+    /// Waits until the kernel has noticed that both ends of the cable are in. Until then it drops what is sent
+    /// without a word.
+    pub fn await_running(&self, device: &str) {
+        let device = device.to_owned();
+        self.run(move || {
+            let (mut monitor, epoll) = (LinkMonitor::open().unwrap(), Epoll::new().unwrap());
+            epoll.add(monitor.as_raw_fd(), 0, Interest::READ).unwrap();
+            while !interface::list().unwrap().iter().any(|one| one.name == device && one.running) {
+                epoll.wait(&mut Events::new(1), None).unwrap();
+                monitor.drain(&mut Vec::new()).unwrap();
+            }
+        });
     }
 }
