@@ -168,6 +168,9 @@ impl Series {
                     .push(format!("{side}: had {:.0} % of a core: other work was in the way", share * 100.0));
             }
         }
+        if self.case.reliable && sample.error.is_none() && checked(sample).lost > 0 {
+            notes.push(format!("{} messages had not come after 6 s of silence", checked(sample).lost));
+        }
         if let (Some(goodput), Some(capacity)) = (throughput_mbps(sample), self.case.capacity_mbps())
             && goodput > 1.02 * capacity
         {

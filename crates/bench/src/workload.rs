@@ -72,7 +72,7 @@ pub(crate) fn play(
 ) -> io::Result<SideReport> {
     match (job.workload, job.role) {
         (Workload::Stream | Workload::Rate, Role::Sender) => stream::send(job, pipe, around),
-        (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, around),
+        (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, reliable, around),
         (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
     }

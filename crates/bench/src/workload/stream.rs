@@ -16,8 +16,12 @@ const LOOK_EVERY_BYTES: usize = 64 * 1024;
 const LOOK_EVERY_MESSAGES_MAX: usize = 64;
 /// How much longer than the window the sender goes on, so that the receiver's later window is full to its end.
 const TAIL_NS: u64 = 100_000_000;
-/// Silence after which what is still missing will not come.
-const SILENCE_NS: u64 = 400_000_000;
+/// Silence after which what an unreliable protocol still misses will not come.
+const LOST_AFTER_NS: u64 = 400_000_000;
+/// Silence after which a reliable protocol has failed: several of TCP's doubling timeouts in a row fit in.
+const FAILED_AFTER_NS: u64 = 6_000_000_000;
+/// How long a message half sent may take to be finished once time is up.
+const FINISH_NS: u64 = 400_000_000;
 
 pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
     let size = job.setup.size;
@@ -43,7 +47,7 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
             end_ns = mark.now_ns + TAIL_NS;
         }
         // A message half sent must be finished, or the receiver waits for its rest; not for ever, though.
-        if mark.now_ns >= end_ns && (!blocked || mark.now_ns - end_ns >= SILENCE_NS) {
+        if mark.now_ns >= end_ns && (!blocked || mark.now_ns - end_ns >= FINISH_NS) {
             return Ok(SideReport { sent, ..window.so_far(mark) });
         }
         if due {
@@ -52,9 +56,15 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
     }
 }
 
-pub(super) fn receive(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
+pub(super) fn receive(
+    job: &Job,
+    pipe: &mut dyn Pipe,
+    reliable: bool,
+    around: Surroundings,
+) -> io::Result<SideReport> {
     let size = job.setup.size;
     let mut check = Check::new(size);
+    let patience_ns = if reliable { FAILED_AFTER_NS } else { LOST_AFTER_NS };
     let look_every = look_every(size);
     let mut window: Option<Window> = None;
     let mut last_arrival_ns = now_ns();
@@ -83,7 +93,7 @@ pub(super) fn receive(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> i
         let due = window.as_mut().is_some_and(|window| window.tick(mark));
         let so_far = || window.as_ref().map(|window| window.so_far(mark)).unwrap_or_default();
         if let Some(expected) = around.drain_expected()
-            && (counts.messages >= expected || now.saturating_sub(last_arrival_ns) > SILENCE_NS)
+            && (counts.messages >= expected || now.saturating_sub(last_arrival_ns) > patience_ns)
         {
             return Ok(SideReport { counts: check.finish(expected), ..so_far() });
         }

@@ -144,14 +144,14 @@ fn measured(line: &str, fault: Fault) -> (Value, Sample) {
     };
     let (mut sender_pipe, mut receiver_pipe) = pair(fault);
     let drain = AtomicU64::new(NOT_DRAINING);
+    let reliable = fault == Fault::None;
     let sample = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let around = Surroundings { drain: &drain, progress: &mut |_| {} };
-            play(&job(Role::Receiver), &mut receiver_pipe, true, around).unwrap()
+            play(&job(Role::Receiver), &mut receiver_pipe, reliable, around).unwrap()
         });
         let never = AtomicU64::new(NOT_DRAINING);
         let around = Surroundings { drain: &never, progress: &mut |_| {} };
-        let reliable = fault == Fault::None;
         let sender = play(&job(Role::Sender), &mut sender_pipe, reliable, around).unwrap();
         drain.store(sender.sent, Ordering::Relaxed);
         Sample { sender, receiver: receiver.join().unwrap(), error: None }
