@@ -327,7 +327,8 @@ impl Session {
         for key in keys {
             self.end_receive_flow(cx.store, key);
         }
-        self.fail_flows(cx, |key| key.to == port, Failure::NoPort);
+        // What was under way may have been delivered before the port closed; the rest was not.
+        self.fail_flows(cx, |key| key.to == port, Failure::Indeterminate);
         if let Some(credit) = self.sending.credit_of.remove(&port) {
             self.sending.credits.remove(credit);
         }
@@ -343,9 +344,8 @@ impl Session {
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
             let tokens = flow.end(|message, fate| {
-                cx.store.release(key.from, message.buffer, fate == Fate::Delivered);
+                cx.store.release(key.from, message.buffer, false);
                 let why = match (fate, why) {
-                    (Fate::Delivered, _) => return stats.messages_confirmed += 1,
                     (Fate::NotSent, Failure::Indeterminate) => Failure::NotSent,
                     (_, why) => why,
                 };
@@ -411,7 +411,9 @@ impl Session {
         let left_messages = given.told_messages.saturating_sub(given.received_messages);
         let more = given.limit_bytes - given.told_bytes;
         let more_messages = given.limit_messages - given.told_messages;
-        if more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
+        // Whoever has less left than the largest eager message may be waiting for just this.
+        let starved = left < 2 * limits::EAGER_BYTES_MAX && more > 0 || left_messages < 2 && more_messages > 0;
+        if starved || more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
             given.dirty = true;
         }
     }

@@ -316,7 +316,8 @@ impl Store for EngineStore {
     fn room(&mut self, port: PortId) -> (u64, u32) {
         let Some((_, slot)) = self.slot_of(port) else { return (0, 0) };
         let kept = slot.pair.rx.capacity() / URGENT_SHARE;
-        let bytes = slot.pair.rx.free_bytes().saturating_sub(kept);
+        // Exact: what is not seen free now may not be looked at again, for the sender may be waiting for just this.
+        let bytes = slot.pair.rx.reclaim().saturating_sub(kept);
         let entries = if slot.overflow.is_empty() { slot.pair.cq.free().saturating_sub(ENTRIES_KEPT) } else { 0 };
         (bytes, entries as u32)
     }

@@ -40,11 +40,9 @@ enum Progress {
     Done,
 }
 
-/// What became of a message when its flow ended.
+/// What became of a message when its flow ended before it was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Its receiver has it.
-    Delivered,
     /// Some of it was sent; it may have arrived.
     Unknown,
     /// None of it was ever sent.
@@ -374,7 +372,7 @@ impl SendFlow {
         self.blocked_until = Instant::ZERO;
     }
 
-    /// Ends the flow: every message that it still holds is handed to `fate`, with whether it arrived. Returns the
+    /// Ends the flow: every message that it still holds is handed to `fate`. Returns the
     /// transfers that it had announced.
     pub fn end(&mut self, mut fate: impl FnMut(Outgoing, Fate)) -> Vec<u32> {
         let mut tokens = Vec::new();
@@ -384,9 +382,8 @@ impl SendFlow {
             if let Progress::Transfer(token) = entry.progress {
                 tokens.push(token);
             }
-            let told = if matches!(entry.progress, Progress::Done) {
-                Fate::Delivered
-            } else if seq < next || (seq == next && cursor > 0) {
+            // A confirmed message that is still here waits behind an open one: its receiver has it, its port not.
+            let told = if seq < next || (seq == next && cursor > 0) {
                 Fate::Unknown
             } else {
                 Fate::NotSent

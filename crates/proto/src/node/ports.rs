@@ -21,6 +21,10 @@ pub enum Destination {
     Service(ServiceAddress),
 }
 
+/// Credit that every session has left as long as there is memory at all: bytes and messages.
+const CREDIT_FLOOR: u64 = 2 * limits::EAGER_BYTES_MAX;
+const MESSAGE_FLOOR: u64 = 64;
+
 /// A port of this node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Port {
@@ -148,15 +152,21 @@ impl Node {
         let promised: u64 = given().map(|g| g.limit_bytes.saturating_sub(g.received_bytes)).sum();
         let promised_messages: u64 = given().map(|g| g.limit_messages.saturating_sub(g.received_messages)).sum();
         let mut free = bytes.saturating_sub(promised);
+        // A share is left for whoever comes next, and nobody is left with less than a large eager message: promises
+        // are not taken back, so the floor may promise more than there is, and REFUSE mends what that breaks.
+        let floor = if bytes >= CREDIT_FLOOR { CREDIT_FLOOR } else { 0 };
         let mut free_messages = messages.saturating_sub(promised_messages);
         for slot in &mut self.slots {
             let Some(session) = &mut slot.session else { continue };
             let Some(given) = session.given_credit(port) else { continue };
-            let wish = (given.received_bytes + bytes / count).saturating_sub(given.limit_bytes).min(free);
+            let wish = (given.received_bytes + bytes / (count + 1)).saturating_sub(given.limit_bytes).min(free);
             let wish_messages =
-                (given.received_messages + messages / count).saturating_sub(given.limit_messages).min(free_messages);
+                (given.received_messages + messages / (count + 1)).saturating_sub(given.limit_messages).min(free_messages);
             free -= wish;
             free_messages -= wish_messages;
+            let wish = wish.max((given.received_bytes + floor).saturating_sub(given.limit_bytes));
+            let least = if messages >= MESSAGE_FLOOR { MESSAGE_FLOOR } else { 0 };
+            let wish_messages = wish_messages.max((given.received_messages + least).saturating_sub(given.limit_messages));
             let (limit, limit_messages) = (given.limit_bytes + wish, given.limit_messages + wish_messages);
             session.give_credit(port, limit, limit_messages);
         }
