@@ -4,7 +4,7 @@ use super::arrivals::Arrivals;
 use super::role::{self, BULK, Event, PATIENCE, Received, TICKS};
 use crate::failure::{Exit, Failure};
 use crate::recv::hexadecimal;
-use polyrail::{Message, Port, Scope};
+use polyrail::{Message, Node, Port, Scope};
 use sha2::{Digest, Sha256};
 
 /// How often the orchestrator hears of progress, in us.
@@ -13,6 +13,11 @@ const PROGRESS_US: u64 = 10_000;
 /// Receives both flows until their ends.
 pub fn play() -> Result<(), Failure> {
     let node = role::node("b")?;
+    role::with_news(&node, || receive(&node))?;
+    Ok(node.leave(PATIENCE)?)
+}
+
+fn receive(node: &Node) -> Result<(), Failure> {
     let bulk = node.port()?;
     let ticks = node.port()?;
     bulk.bind(BULK, Scope::Cluster)?;
@@ -26,8 +31,7 @@ pub fn play() -> Result<(), Failure> {
     received.disordered += heard.disordered;
     received.ticks = heard.ticks;
     role::tell(&Event::Received(received));
-    drop(bulk);
-    Ok(node.leave(PATIENCE)?)
+    Ok(())
 }
 
 fn hear_bulk(port: &Port) -> Result<Received, Failure> {

@@ -9,9 +9,11 @@ use crate::output::write_line;
 use polyrail::config::Config;
 use polyrail::{Node, ServiceAddress};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// The hidden sub-command.
@@ -26,6 +28,8 @@ pub const BULK_BYTES: usize = 256 << 10;
 pub const TICK_BYTES: usize = 4096;
 /// Spacing of the open-loop flow.
 pub const TICK_SPACING: Duration = Duration::from_millis(1);
+/// How often a role looks for news of its node.
+const NEWS_SPACING: Duration = Duration::from_millis(20);
 /// No single step of the demo takes longer while things work.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -50,12 +54,25 @@ pub enum Event {
     Bound,
     /// Bytes received so far.
     Progress(u64),
+    /// Something changed around the node: peers, links, names.
+    News(NodeNews),
     /// The sender knows that everything is acknowledged.
     Acknowledged,
     /// The receiver has everything.
     Received(Received),
     /// It did not work.
     Failed(String),
+}
+
+/// Something that changed around a node.
+#[derive(Serialize, Deserialize)]
+pub struct NodeNews {
+    /// When the role heard of it, by [`now_us`].
+    pub at_us: u64,
+    /// The node's name.
+    pub node: String,
+    /// What changed.
+    pub what: Value,
 }
 
 /// What the receiver found.
@@ -111,6 +128,24 @@ pub fn tell(event: &Event) {
 pub fn node(name: &str) -> Result<Node, Failure> {
     let config = Config::new().insecure().cluster("demo").name(name).interfaces(["l0", "l1"]);
     Ok(Node::embed(config)?)
+}
+
+/// Plays while another thread tells the node's news.
+pub fn with_news<T>(node: &Node, play: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let (stop, stopped) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while stopped.recv_timeout(NEWS_SPACING) == Err(RecvTimeoutError::Timeout) {
+                for event in node.events() {
+                    let what = serde_json::to_value(&event).unwrap_or_default();
+                    tell(&Event::News(NodeNews { at_us: now_us(), node: node.name().into(), what }));
+                }
+            }
+        });
+        let played = play();
+        drop(stop);
+        played
+    })
 }
 
 /// The kernel's monotonic clock, which both roles and the orchestrator share, in us.

@@ -16,16 +16,20 @@ use std::time::Duration;
 /// Sends the file.
 pub fn play(path: &Path) -> Result<(), Failure> {
     let node = role::node("a")?;
+    role::with_news(&node, || send(&node, path))?;
+    Ok(node.leave(PATIENCE)?)
+}
+
+fn send(node: &Node, path: &Path) -> Result<(), Failure> {
     let bulk = node.port()?;
     let ticks = node.port()?;
     bulk.wait_for(BULK, Some(PATIENCE))?;
     ticks.wait_for(TICKS, Some(PATIENCE))?;
     let (stop, stopped) = channel::<()>();
-    let ticker = std::thread::spawn(move || tick(ticks, &stopped));
+    let ticker = std::thread::spawn(move || tick(&ticks, &stopped));
     send_file(&bulk, path)?;
     drop(stop);
-    ticker.join().map_err(|_| Failure::failed("the open-loop flow broke down"))??;
-    leave(node, bulk)
+    ticker.join().map_err(|_| Failure::failed("the open-loop flow broke down"))?
 }
 
 fn send_file(port: &Port, path: &Path) -> Result<(), Failure> {
@@ -47,7 +51,7 @@ fn send_file(port: &Port, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tick(port: Port, stopped: &Receiver<()>) -> Result<(), Failure> {
+fn tick(port: &Port, stopped: &Receiver<()>) -> Result<(), Failure> {
     let spacing_us = TICK_SPACING.as_micros() as u64;
     let begun_us = role::now_us();
     let mut message = [0; TICK_BYTES];
@@ -62,9 +66,4 @@ fn tick(port: Port, stopped: &Receiver<()>) -> Result<(), Failure> {
     }
     port.send_timeout(TICKS, &number.to_le_bytes(), PATIENCE)?;
     Ok(port.flush(Some(PATIENCE))?)
-}
-
-fn leave(node: Node, bulk: Port) -> Result<(), Failure> {
-    drop(bulk);
-    Ok(node.leave(PATIENCE)?)
 }

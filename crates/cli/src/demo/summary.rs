@@ -12,8 +12,8 @@ pub struct Summary<'a> {
     pub input: &'a Input,
     /// What came of it.
     pub transfer: &'a Transfer,
-    /// What was measured.
-    pub figures: &'a Figures,
+    /// What was measured, if it was.
+    pub figures: Option<&'a Figures>,
 }
 
 impl Summary<'_> {
@@ -31,24 +31,27 @@ impl Summary<'_> {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{name:<44}{value:>16}");
         };
-        let figures = self.figures;
-        for (name, mbps) in [
-            ("one link, Polyrail", figures.one_link_mbps),
-            ("one link, TCP cubic", figures.tcp_mbps),
-            ("both links, Polyrail", figures.two_links_mbps),
-            ("both links, MPTCP", figures.mptcp_mbps),
-        ] {
-            row(name, mbps.map_or_else(|| "not measured".into(), |mbps| format!("{mbps:.0} Mbit/s")));
+        if let Some(figures) = self.figures {
+            for (name, mbps) in [
+                ("one link, Polyrail", figures.one_link_mbps),
+                ("one link, TCP cubic", figures.tcp_mbps),
+                ("both links, Polyrail", figures.two_links_mbps),
+                ("both links, MPTCP", figures.mptcp_mbps),
+            ] {
+                row(name, mbps.map_or_else(|| "not measured".into(), |mbps| format!("{mbps:.0} Mbit/s")));
+            }
         }
-        row("largest lateness, undisturbed", format!("{:.1} ms", self.transfer.undisturbed_ms));
+        let late =
+            |gap_ms: Option<f64>| gap_ms.map_or_else(|| "nothing was due".into(), |ms| format!("{ms:.1} ms"));
+        row("largest lateness, undisturbed", late(self.transfer.undisturbed_ms));
         for (name, gap_ms) in &self.transfer.gaps_ms {
-            row(&format!("largest lateness after: {}", name.replace('_', " ")), format!("{gap_ms:.1} ms"));
+            row(&format!("largest lateness after: {}", name.replace('_', " ")), late(*gap_ms));
         }
         row("messages lost", received.lost.to_string());
         row("messages duplicated", received.duplicated.to_string());
         row("messages out of order", received.disordered.to_string());
         row("SHA-256", if self.hash_ok() { "equal".into() } else { "DIFFERENT".into() });
-        for remark in &figures.remarks {
+        for remark in self.figures.iter().flat_map(|figures| &figures.remarks) {
             let _ = writeln!(text, "{remark}");
         }
         text.trim_end().to_string()
@@ -71,11 +74,11 @@ impl Summary<'_> {
             "disordered": received.disordered,
             "undisturbed_ms": self.transfer.undisturbed_ms,
             "gaps_ms": gaps_ms,
-            "one_link_mbps": self.figures.one_link_mbps,
-            "two_links_mbps": self.figures.two_links_mbps,
-            "tcp_mbps": self.figures.tcp_mbps,
-            "mptcp_mbps": self.figures.mptcp_mbps,
-            "remarks": self.figures.remarks,
+            "one_link_mbps": self.figures.and_then(|figures| figures.one_link_mbps),
+            "two_links_mbps": self.figures.and_then(|figures| figures.two_links_mbps),
+            "tcp_mbps": self.figures.and_then(|figures| figures.tcp_mbps),
+            "mptcp_mbps": self.figures.and_then(|figures| figures.mptcp_mbps),
+            "remarks": self.figures.map(|figures| &figures.remarks),
         })
     }
 

@@ -5,8 +5,8 @@ use super::role::{self, Event, Job, Received};
 use super::say;
 use super::script::{STEPS, Step};
 use crate::failure::{Exit, Failure};
-use crate::node;
 use crate::size::show_bytes;
+use crate::{log, node};
 use polyrail_bench::netns::Testbed;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -23,9 +23,10 @@ pub struct Transfer {
     /// What the receiver found.
     pub received: Received,
     /// Largest lateness of the open-loop flow between one switch and the next, in ms, by the switch's name.
-    pub gaps_ms: Vec<(&'static str, f64)>,
+    /// `None` where nothing was due in between.
+    pub gaps_ms: Vec<(&'static str, Option<f64>)>,
     /// Largest lateness before the first switch, in ms.
-    pub undisturbed_ms: f64,
+    pub undisturbed_ms: Option<f64>,
 }
 
 /// What reaches the orchestrator.
@@ -67,13 +68,14 @@ fn watch(
                 if let Some(step) = steps.next_if(|step| bytes * 100 >= input.bytes * step.at_percent) {
                     thrown.push((*step, role::now_us()));
                     step.throw(testbed)?;
+                    log::info(format_args!("{:.3} s  {}", role::now_us() as f64 / 1e6, step.describe()));
                     live.line(format_args!("{:3} %  {}", bytes * 100 / input.bytes, step.describe()));
                 }
             }
             Event::Received(found) => received = Some(found),
             Event::Acknowledged => acknowledged = true,
             Event::Failed(message) => return Err(Failure::failed(message)),
-            Event::Bound => {}
+            Event::Bound | Event::News(_) => {}
         }
         if let Some(found) = received.take_if(|_| acknowledged) {
             live.line(format_args!("100 %  {} in {:.2} s", show_bytes(found.bytes), found.seconds));
@@ -82,16 +84,26 @@ fn watch(
     }
 }
 
+/// The next event that matters; news are passed on to the log.
 fn next(heard: &Receiver<Heard>) -> Result<Event, Failure> {
-    match heard.recv_timeout(SILENCE_MAX) {
-        Ok(Heard::Role(Event::Failed(message))) => Err(Failure::failed(message)),
-        Ok(Heard::Role(event)) => Ok(event),
-        Ok(Heard::Ended(name)) => Err(Failure::failed(format!("the {name} ended before the transfer did"))),
-        Ok(Heard::Interrupted) => Err(Failure::failed("interrupted")),
-        Err(RecvTimeoutError::Timeout) => {
-            Err(Failure::new(Exit::TimedOut, format!("no progress for {} s", SILENCE_MAX.as_secs())))
+    loop {
+        match heard.recv_timeout(SILENCE_MAX) {
+            Ok(Heard::Role(Event::Failed(message))) => return Err(Failure::failed(message)),
+            Ok(Heard::Role(Event::News(news))) => {
+                let seconds = news.at_us as f64 / 1e6;
+                log::info(format_args!("{seconds:.3} s  node {}: {}", news.node, news.what));
+            }
+            Ok(Heard::Role(event)) => return Ok(event),
+            Ok(Heard::Ended(name)) => {
+                return Err(Failure::failed(format!("the {name} ended before the transfer did")));
+            }
+            Ok(Heard::Interrupted) => return Err(Failure::failed("interrupted")),
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = SILENCE_MAX.as_secs();
+                return Err(Failure::new(Exit::TimedOut, format!("no progress for {seconds} s")));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::failed("both roles ended")),
         }
-        Err(RecvTimeoutError::Disconnected) => Err(Failure::failed("both roles ended")),
     }
 }
 
@@ -101,7 +113,7 @@ fn conclude(received: Received, thrown: &[(Step, u64)]) -> Transfer {
         // What was due just before the switch may be the first to be late.
         let due = |due_us: u64| due_us + role::TICK_SPACING.as_micros() as u64 >= from_us && due_us < to_us;
         let late = received.ticks.iter().filter(|(due_us, _)| due(*due_us)).map(|(_, late_us)| *late_us);
-        late.max().unwrap_or_default() as f64 / 1e3
+        late.max().map(|late_us| late_us as f64 / 1e3)
     };
     let ends = thrown.iter().skip(1).map(|(_, at_us)| *at_us).chain([u64::MAX]);
     let gaps_ms = thrown.iter().zip(ends).map(|((step, at_us), end_us)| (step.name, worst(*at_us, end_us)));
@@ -202,7 +214,7 @@ mod tests {
 
     #[test]
     fn lateness_belongs_to_the_switch_before_it() {
-        let ticks = vec![(1_000, 400), (9_500, 7_000), (12_000, 300), (20_000, 25_000), (30_000, 100)];
+        let ticks = vec![(1_000, 400), (9_500, 7_000), (12_000, 300), (20_000, 25_000)];
         let received = Received {
             bytes: 0,
             sha256: String::new(),
@@ -213,7 +225,10 @@ mod tests {
             ticks,
         };
         let transfer = conclude(received, &[(STEPS[0], 10_000), (STEPS[1], 19_000), (STEPS[2], 28_000)]);
-        assert_eq!(transfer.gaps_ms, [("carrier", 7.0), ("carrier_restored", 25.0), ("black_hole", 0.1)]);
-        assert_eq!(transfer.undisturbed_ms, 7.0);
+        assert_eq!(
+            transfer.gaps_ms,
+            [("carrier", Some(7.0)), ("carrier_restored", Some(25.0)), ("black_hole", None)]
+        );
+        assert_eq!(transfer.undisturbed_ms, Some(7.0));
     }
 }
