@@ -25,12 +25,11 @@ build: setup
 	cargo build --release --package polyrail-cli
 
 demo: setup
-	@cargo build --quiet --release --package polyrail-cli
-	@target/release/polyrail demo $(DEMO)
+	@cargo build --release --package polyrail-cli
+	@"$${CARGO_TARGET_DIR:-target}"/release/polyrail demo $(DEMO)
 
 test: setup
 	@scripts/test.sh
 
 sim: setup
-	@cargo build --quiet --release --package polyrail-sim
-	target/release/sim --seeds $(SEEDS)
+	cargo run --release --package polyrail-sim -- --seeds $(SEEDS)
