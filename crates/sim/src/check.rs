@@ -178,8 +178,10 @@ impl Oracle {
                 self.failed += 1;
                 let justified = match reason {
                     FailReason::Indeterminate | FailReason::NotSent => excused || self.target_gone(target),
-                    FailReason::NoPort | FailReason::NoService => excused || self.target_gone(target),
-                    FailReason::TooLarge => false,
+                    FailReason::NoPort => excused || self.target_gone(target),
+                    // Said at the door: names and nodes are known a little later than they come about.
+                    FailReason::NoService | FailReason::NoNode => true,
+                    FailReason::TooLarge | FailReason::Invalid => false,
                 };
                 if !justified {
                     let what = format!("message {id} failed ({reason:?}) without cause{}", self.about(id));

@@ -13,6 +13,7 @@ use polyrail_proto::address::{MediaAddress, Scope, ServiceRange};
 use polyrail_proto::error::Failure;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BearerId, BufferId, Incarnation, NodeId, PortId};
+use polyrail_proto::limits;
 use polyrail_proto::link::state::LinkState;
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
@@ -62,25 +63,24 @@ fn media(address: &Address) -> MediaAddress {
 }
 
 /// The settings of a node of a run.
-pub fn config(plan: &Plan, spec: &NodeSpec) -> Config {
+pub fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
     let mut config = Config::new(NodeId(spec.id), Incarnation(1_000 + u64::from(spec.life)));
     config.host = spec.host;
     config.seed = spec.seed;
     config.tolerance = Duration::ns(plan.tolerance_ns);
     config.full_check = plan.full_check;
     let _ = config.name.try_push_str(&format!("node{}", spec.index));
+    #[cfg(feature = "planted")]
+    {
+        config.planted = options.planted;
+    }
+    let Options { .. } = options;
     config
 }
 
 impl CoreNode {
     fn new(plan: &Plan, spec: &NodeSpec, bearers: Vec<SimBearer>, options: Options) -> CoreNode {
-        #[allow(unused_mut)]
-        let mut config = config(plan, spec);
-        #[cfg(feature = "planted")]
-        {
-            config.planted = options.planted;
-        }
-        let _ = options;
+        let config = config(plan, spec, options);
         let now = Instant(spec.now_ns);
         let mut node = Node::new(now, config);
         for bearer in &bearers {
@@ -400,16 +400,34 @@ impl Subject for CoreNode {
         out.append(&mut self.news);
     }
 
+    fn describe(&self) -> String {
+        self.node.sessions().map(|session| format!("{session:#?}\n")).collect()
+    }
+
     fn counters(&self) -> Counters {
-        let drops = self.node.drops();
-        let stats = self.node.sessions().map(|session| &session.stats);
-        let mut counters = Counters {
-            values: self.memory.counters(),
-            refused: stats.map(|stats| stats.messages_refused).sum(),
-            violations: drops.violation,
-        };
-        let links = || self.node.sessions().flat_map(|session| &session.links);
-        counters.values.extend([
+        let mut counters = core_counters(&self.node);
+        counters.values.extend(self.memory.counters());
+        counters
+    }
+}
+
+/// What the core counts, for the checks and the coverage table.
+pub fn core_counters(node: &Node) -> Counters {
+    let drops = node.drops();
+    let stats = || node.sessions().map(|session| &session.stats);
+    let links = || node.sessions().flat_map(|session| &session.links);
+    let sizes = node.sessions().map(|session| session.sizes());
+    let largest =
+        sizes.fold([0; 4], |most: [usize; 4], sizes| std::array::from_fn(|i| most[i].max(sizes[i])));
+    let bound = |value: usize, bound: usize| (value as u64, Some(bound as u64));
+    let flows = bound(largest[0].max(largest[1]), limits::FLOWS_MAX);
+    let transfers = bound(largest[2].max(largest[3]), limits::TRANSFERS_MAX);
+    let count = links().count();
+    Counters {
+        values: vec![
+            ("flows of one session", flows.0, flows.1),
+            ("transfers of one session", transfers.0, transfers.1),
+            ("links of all sessions", count as u64, Some((limits::LINKS_MAX * limits::SESSIONS_MAX) as u64)),
             ("malformed packets", drops.malformed, None),
             ("packets of unknown sessions", drops.unknown_session, None),
             ("packets of unknown links", drops.unknown_link, None),
@@ -418,7 +436,8 @@ impl Subject for CoreNode {
             ("packets lost", links().map(|link| link.stats.packets_lost).sum(), None),
             ("packets lost spuriously", links().map(|link| link.stats.packets_lost_spuriously).sum(), None),
             ("probe timeouts", links().map(|link| link.stats.probe_timeouts).sum(), None),
-        ]);
-        counters
+        ],
+        refused: stats().map(|stats| stats.messages_refused).sum(),
+        violations: drops.violation,
     }
 }

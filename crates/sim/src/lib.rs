@@ -10,6 +10,7 @@ pub mod check;
 pub mod content;
 pub mod core_node;
 pub mod coverage;
+pub mod engine_node;
 pub mod fault;
 pub mod host;
 pub mod network;

@@ -40,8 +40,12 @@ pub enum FailReason {
     NoPort,
     /// Nobody has bound the service (any more).
     NoService,
+    /// No session with that node.
+    NoNode,
     /// Larger than the receiver takes.
     TooLarge,
+    /// The node did not understand its application.
+    Invalid,
     /// It may or may not have arrived.
     Indeterminate,
     /// It did not leave.
@@ -121,6 +125,10 @@ pub trait Subject {
     fn poll(&mut self, now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>);
     /// What happened to the node as a whole.
     fn poll_node(&mut self, out: &mut Vec<Happening>);
+    /// Its state, for people who read a trace.
+    fn describe(&self) -> String {
+        String::new()
+    }
     /// Current counters.
     fn counters(&self) -> Counters;
 }

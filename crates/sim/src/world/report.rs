@@ -51,6 +51,14 @@ impl World {
 
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
+        if self.plan.trace {
+            for (index, node) in self.nodes.iter().enumerate() {
+                println!(
+                    "state of node {index}: {}",
+                    node.subject.as_ref().map_or(String::new(), |s| s.describe())
+                );
+            }
+        }
         let network = lock(&self.network);
         if let Some(reused) = network.record.reused {
             let (node, rail) = network.place(reused.from);

@@ -1,0 +1,225 @@
+//! The real engine as a node under test: the same turns, queues and arenas as in the product, driven by the world
+//! instead of threads.
+
+use crate::core_node::{Options, config};
+use crate::plan::Plan;
+use crate::subject::{Counters, FailReason, Happening, SendAnswer, Subject, To, Turned};
+use crate::world::{Factory, NodeSpec};
+use polyrail::engine::client::{Arrival, Client, Envelope, Exchange};
+use polyrail::engine::command::FailureCode;
+use polyrail::engine::{Budget, Engine};
+use polyrail::{Class, Destination, NodeEvent};
+use polyrail_bearer::MemoryHub;
+use polyrail_proto::address::{Scope, ServiceRange};
+use polyrail_shm::{Pool, Sizes};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Sending memory of a port; a message may have a quarter of it.
+const TX_BYTES: u64 = 4 << 20;
+/// Memory for large messages that find no room in the arena.
+const POOL_BYTES: usize = 64 << 20;
+
+/// A port with its queue pair.
+struct Seat {
+    client: Client,
+    /// The run's numbers of the messages sent, by the port's own count.
+    ids: Vec<u64>,
+    /// Verbs that found the queue full.
+    later: VecDeque<(bool, ServiceRange)>,
+}
+
+struct EngineNode {
+    engine: Engine,
+    sizes: Sizes,
+    exchange: Exchange,
+    pool: Pool,
+    seats: BTreeMap<u32, Seat>,
+    news: Vec<Happening>,
+}
+
+/// A factory of engines.
+pub fn factory(options: Options) -> Factory {
+    Box::new(move |plan: &Plan, spec: &NodeSpec, bearers| {
+        let mut engine = Engine::new(spec.now_ns, config(plan, spec, options));
+        for bearer in bearers {
+            engine.add_bearer(spec.now_ns, Box::new(bearer));
+        }
+        engine.add_loopback(spec.now_ns, Box::new(MemoryHub::new().bearer(0)));
+        Box::new(EngineNode {
+            engine,
+            sizes: Sizes {
+                sq_entries: 1_024,
+                cq_entries: 8_192,
+                tx_bytes: TX_BYTES,
+                rx_bytes: plan.rx_arena_bytes,
+            },
+            exchange: Exchange::default(),
+            pool: Pool::new(POOL_BYTES),
+            seats: BTreeMap::new(),
+            news: Vec::new(),
+        })
+    })
+}
+
+impl EngineNode {
+    fn take_news(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            self.news.push(match event {
+                NodeEvent::PeerUp { node, .. } => Happening::NodeUp(node),
+                NodeEvent::PeerDown { node, left: false, .. } => Happening::NodeDown(node),
+                NodeEvent::Link { from, to, .. } => Happening::Link(from, to),
+                NodeEvent::DuplicateIdentity { node, .. } => Happening::DuplicateIdentity(node),
+                _ => continue,
+            });
+        }
+    }
+
+    /// Hands in what did not fit the queue before.
+    fn catch_up(&mut self) {
+        for seat in self.seats.values_mut() {
+            while let Some((bind, range)) = seat.later.front().copied() {
+                let done = if bind {
+                    seat.client.bind(range, Scope::Cluster)
+                } else {
+                    seat.client.unbind(range, Scope::Cluster)
+                };
+                if done.is_err() {
+                    break;
+                }
+                seat.later.pop_front();
+            }
+        }
+    }
+
+    fn queue(&mut self, port: u32, bind: bool, range: ServiceRange) {
+        if let Some(seat) = self.seats.get_mut(&port) {
+            seat.later.push_back((bind, range));
+        }
+        self.catch_up();
+    }
+}
+
+/// A message as the world sees it.
+fn received(port: u32, envelope: &Envelope, bytes: Vec<u8>) -> Happening {
+    Happening::Received { port, from: envelope.from, tag: envelope.tag, bytes }
+}
+
+fn reason(code: FailureCode) -> FailReason {
+    match code {
+        FailureCode::NoPort => FailReason::NoPort,
+        FailureCode::NoService => FailReason::NoService,
+        FailureCode::NoNode => FailReason::NoNode,
+        FailureCode::TooLarge => FailReason::TooLarge,
+        FailureCode::Indeterminate => FailReason::Indeterminate,
+        FailureCode::NotSent => FailReason::NotSent,
+        FailureCode::Invalid => FailReason::Invalid,
+    }
+}
+
+impl Subject for EngineNode {
+    fn turn(&mut self, now_ns: u64) -> Turned {
+        self.catch_up();
+        let work = self.engine.turn(now_ns, Budget::THOROUGH);
+        self.take_news();
+        // A turn that did something may have left something for its own loopback.
+        Turned { deadline_ns: work.next_deadline_ns, drained: work.drained && work.done == 0 }
+    }
+
+    fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool) {
+        self.engine.carrier(now_ns, bearer, up);
+    }
+
+    fn stall(&mut self, now_ns: u64, stalled_ns: u64) {
+        self.engine.stall(now_ns, stalled_ns);
+    }
+
+    fn open_port(&mut self, _now_ns: u64) -> Option<u32> {
+        let client = self.engine.open_client(self.sizes, self.exchange.clone()).ok()?;
+        let port = client.address().port.0;
+        self.seats.insert(port, Seat { client, ids: Vec::new(), later: VecDeque::new() });
+        Some(port)
+    }
+
+    fn close_port(&mut self, _now_ns: u64, port: u32) {
+        if let Some(mut seat) = self.seats.remove(&port) {
+            seat.client.close();
+        }
+    }
+
+    fn bind(&mut self, _now_ns: u64, port: u32, range: ServiceRange) {
+        self.queue(port, true, range);
+    }
+
+    fn unbind(&mut self, _now_ns: u64, port: u32, range: ServiceRange) {
+        self.queue(port, false, range);
+    }
+
+    fn send(
+        &mut self,
+        _now_ns: u64,
+        port: u32,
+        to: To,
+        class: u8,
+        tag: Option<u64>,
+        id: u64,
+        bytes: &[u8],
+    ) -> SendAnswer {
+        let to = match to {
+            To::Port(address) => Destination::Port(address),
+            To::Service(address) => Destination::Service(address),
+        };
+        let Some(seat) = self.seats.get_mut(&port) else { return SendAnswer::Refused };
+        match seat.client.send(to, Class::from_bits(class), tag, bytes) {
+            Ok(number) => {
+                debug_assert_eq!(number, seat.ids.len() as u64);
+                seat.ids.push(id);
+                SendAnswer::Accepted
+            }
+            Err(_) => SendAnswer::Blocked,
+        }
+    }
+
+    fn poll(&mut self, _now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>) {
+        let Some(seat) = self.seats.get_mut(&port) else { return };
+        for _ in 0..most {
+            match seat.client.poll() {
+                None => break,
+                Some(Arrival::Message(envelope, offset)) => {
+                    let bytes = seat.client.bytes(offset, envelope.len).to_vec();
+                    seat.client.release(offset, envelope.len);
+                    out.push(received(port, &envelope, bytes));
+                }
+                Some(Arrival::Owned(envelope, buffer)) => {
+                    out.push(received(port, &envelope, buffer.to_vec()))
+                }
+                Some(Arrival::Offer { len, offer, from }) => {
+                    let Ok(buffer) = self.pool.alloc(len as usize) else {
+                        seat.client.keep_offer(len, offer, from);
+                        break;
+                    };
+                    if seat.client.accept(offer, buffer).is_err() {
+                        seat.client.keep_offer(len, offer, from);
+                        break;
+                    }
+                }
+                Some(Arrival::Failed(number, code)) => match seat.ids.get(number as usize) {
+                    Some(id) => out.push(Happening::Failed { id: *id, reason: reason(code) }),
+                    None => out.push(Happening::Failed { id: u64::MAX, reason: reason(code) }),
+                },
+                Some(Arrival::Answer(_)) => {}
+            }
+        }
+    }
+
+    fn poll_node(&mut self, out: &mut Vec<Happening>) {
+        out.append(&mut self.news);
+    }
+
+    fn describe(&self) -> String {
+        self.engine.core().sessions().map(|session| format!("{session:#?}\n")).collect()
+    }
+
+    fn counters(&self) -> Counters {
+        crate::core_node::core_counters(self.engine.core())
+    }
+}
