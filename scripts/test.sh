@@ -46,6 +46,9 @@ fast_release() {
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 "$@"
 }
 
+# Names the files; `cargo fmt --all` puts them right.
+formatted() { cargo fmt --all -- --check -l; }
+
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet; }
 
 loom() {
@@ -66,7 +69,7 @@ planted_faults() {
 can_make_namespaces() { [ "$(id -u)" = 0 ] || unshare -Urnm true 2>/dev/null; }
 
 if cargo fmt --version >/dev/null 2>&1; then
-    step format cargo fmt --all --check
+    step format formatted
 else
     skip format "rustfmt is not installed"
 fi

@@ -1,17 +1,18 @@
 //! Real data: a tar archive of files that every machine has.
 
+use super::role;
 use crate::failure::{Exit, Failure};
 use crate::recv::hexadecimal;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The archive, in a temporary file that vanishes with the value.
+/// The archive, in a temporary file without a name: it vanishes with this process, however that ends.
 pub struct Input {
-    /// The file.
-    pub path: PathBuf,
+    file: File,
     /// What it was made of.
     pub source: PathBuf,
     /// Its length.
@@ -27,9 +28,7 @@ impl Input {
         if !source.is_dir() {
             return Err(Failure::new(Exit::Usage, format!("--source {}: is no folder", source.display())));
         }
-        let path = std::env::temp_dir().join(format!("polyrail-demo-{}.tar", std::process::id()));
-        // The value exists before the file is filled, so that a failure removes it too.
-        let mut input = Input { path, source, bytes: 0, sha256: String::new() };
+        let mut input = Input { file: nameless_file()?, source, bytes: 0, sha256: String::new() };
         let mut tar = archive(&input.source)?;
         let filled = input.fill(tar.stdout.take().expect("the output of tar is piped"), bytes_max);
         // Past the limit tar still runs; how it ends does not matter then.
@@ -39,9 +38,13 @@ impl Input {
         Ok(input)
     }
 
+    /// A path at which the roles, other processes of the same user, can open it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
     fn fill(&mut self, archive: impl Read, bytes_max: u64) -> Result<(), Failure> {
-        let named = |error: std::io::Error| Failure::failed(format!("{}: {error}", self.path.display()));
-        let mut file = File::create_new(&self.path).map_err(named)?;
+        let named = |error: std::io::Error| Failure::failed(format!("input of the demo: {error}"));
         let mut archive = archive.take(bytes_max);
         let mut digest = Sha256::new();
         let mut buffer = vec![0; 1 << 20];
@@ -51,7 +54,7 @@ impl Input {
                 break;
             }
             digest.update(&buffer[..length]);
-            file.write_all(&buffer[..length]).map_err(named)?;
+            self.file.write_all(&buffer[..length]).map_err(named)?;
             self.bytes += length as u64;
         }
         self.sha256 = hexadecimal(&digest.finalize());
@@ -59,11 +62,13 @@ impl Input {
     }
 }
 
-impl Drop for Input {
-    fn drop(&mut self) {
-        // Missing if it could not be created.
-        let _ = std::fs::remove_file(&self.path);
-    }
+fn nameless_file() -> Result<File, Failure> {
+    let path =
+        std::env::temp_dir().join(format!("polyrail-demo-{}-{}.tar", std::process::id(), role::now_us()));
+    let named = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(named)?;
+    std::fs::remove_file(&path).map_err(named)?;
+    Ok(file)
 }
 
 fn archive(source: &Path) -> Result<Child, Failure> {
@@ -90,15 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_is_limited_hashed_and_removed() {
+    fn the_archive_is_limited_hashed_and_can_be_opened_by_its_path() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
         let input = Input::make(Some(source), 10_000).unwrap();
-        let bytes = std::fs::read(&input.path).unwrap();
+        let bytes = std::fs::read(input.path()).unwrap();
         assert_eq!((bytes.len(), input.bytes), (10_000, 10_000));
         assert_eq!(input.sha256, hexadecimal(&Sha256::digest(&bytes)));
-        let path = input.path.clone();
-        drop(input);
-        assert!(!path.exists());
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn run(testbed: &mut Testbed, input: &Input) -> Result<Transfer, Failure> {
         Event::Bound => {}
         _ => return Err(Failure::failed("the receiver did not begin by binding")),
     }
-    let job = Job::Send { path: input.path.clone() };
+    let job = Job::Send { path: input.path() };
     let _sender = Role::start(testbed, SENDER_NODE, "sender", &job, tell)?;
     let (received, thrown) = watch(testbed, input, &heard)?;
     Ok(conclude(received, &thrown))
