@@ -14,24 +14,25 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes that message `number` arrived.
-    pub fn note(&mut self, number: u64) {
+    /// Notes that message `number` arrived; false if it had arrived before.
+    pub fn note(&mut self, number: u64) -> bool {
         if let Some((&first, &last)) = self.runs.range(..=number).next_back() {
             if number <= last {
                 self.duplicated += 1;
-                return;
+                return false;
             }
             self.disordered += u64::from(self.runs.range(number..).next().is_some());
             if number == last + 1 {
                 self.runs.insert(first, number);
                 self.join(first, number);
-                return;
+                return true;
             }
         } else {
             self.disordered += u64::from(!self.runs.is_empty());
         }
         self.runs.insert(number, number);
         self.join(number, number);
+        true
     }
 
     /// How many of the messages `0..sent` did not arrive.
@@ -54,7 +55,9 @@ mod tests {
 
     fn counts(numbers: &[u64], sent: u64) -> (u64, u64, u64) {
         let mut arrivals = Arrivals::default();
-        numbers.iter().for_each(|number| arrivals.note(*number));
+        for number in numbers {
+            arrivals.note(*number);
+        }
         (arrivals.lost(sent), arrivals.duplicated, arrivals.disordered)
     }
 

@@ -5,6 +5,7 @@ use super::role::{self, BULK, Event, PATIENCE, Received, TICKS};
 use crate::failure::{Exit, Failure};
 use crate::recv::hexadecimal;
 use polyrail::{Message, Node, Port, Scope};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// How often the orchestrator hears of progress, in us.
@@ -45,7 +46,9 @@ fn hear_bulk(port: &Port) -> Result<Received, Failure> {
         if begun_us == 0 {
             begun_us = now_us;
         }
-        arrivals.note(number);
+        if !arrivals.note(number) {
+            role::tell_news("b", json!({ "event": "duplicate", "number": number, "bytes_before": bytes }));
+        }
         if piece.is_empty() {
             break number + 1;
         }

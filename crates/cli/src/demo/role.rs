@@ -138,7 +138,7 @@ pub fn with_news<T>(node: &Node, play: impl FnOnce() -> Result<T, Failure>) -> R
             while stopped.recv_timeout(NEWS_SPACING) == Err(RecvTimeoutError::Timeout) {
                 for event in node.events() {
                     let what = serde_json::to_value(&event).unwrap_or_default();
-                    tell(&Event::News(NodeNews { at_us: now_us(), node: node.name().into(), what }));
+                    tell_news(node.name(), what);
                 }
             }
         });
@@ -146,6 +146,11 @@ pub fn with_news<T>(node: &Node, play: impl FnOnce() -> Result<T, Failure>) -> R
         drop(stop);
         played
     })
+}
+
+/// Tells something that changed now.
+pub fn tell_news(node: &str, what: Value) {
+    tell(&Event::News(NodeNews { at_us: now_us(), node: node.into(), what }));
 }
 
 /// The kernel's monotonic clock, which both roles and the orchestrator share, in us.
