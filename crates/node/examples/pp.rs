@@ -17,15 +17,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     port.wait_for(service, Some(Duration::from_secs(10)))?;
-    let mut took = Vec::new();
+    let (mut took, mut sends) = (Vec::new(), Vec::new());
     let rounds: usize = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(50_000);
     for _ in 0..rounds {
         let start = Instant::now();
         port.send(service, &[7; 64])?;
+        sends.push(start.elapsed().as_nanos());
         port.recv()?;
         took.push(start.elapsed().as_nanos());
     }
     took.sort_unstable();
-    println!("p50 {} ns, p99 {} ns", took[took.len() / 2], took[took.len() * 99 / 100]);
+    sends.sort_unstable();
+    println!("send p50 {} ns; round trip p50 {} ns, p99 {} ns", sends[sends.len() / 2], took[took.len() / 2], took[took.len() * 99 / 100]);
     Ok(())
 }

@@ -43,11 +43,15 @@ pub struct Budget {
     pub commands: u32,
     /// Look at every bearer, not only at the busy one.
     pub thorough: bool,
+    /// The caller has just handed something in and will be back: read only what was not read for a while.
+    pub sending: bool,
 }
 
 impl Budget {
     /// For a thread that will come back at once.
-    pub const USUAL: Budget = Budget { receives: 4, trains: 16, commands: 1_024, thorough: false };
+    pub const USUAL: Budget = Budget { receives: 4, trains: 16, commands: 1_024, thorough: false, sending: false };
+    /// For a thread that sends.
+    pub const SENDING: Budget = Budget { sending: true, ..Budget::USUAL };
     /// For the first turn after a wait, and for the simulator.
     pub const THOROUGH: Budget = Budget { thorough: true, ..Budget::USUAL };
 }
@@ -87,6 +91,7 @@ pub struct Engine {
     batch: RxBatch,
     hot: usize,
     turns: u64,
+    next_at: Instant,
     closing: Vec<PortId>,
     events: VecDeque<NodeEvent>,
     consumers: Vec<PortId>,
@@ -108,6 +113,7 @@ impl Engine {
             batch: RxBatch::new(8),
             hot: 0,
             turns: 0,
+            next_at: Instant::ZERO,
             closing: Vec::new(),
             events: VecDeque::new(),
             consumers: Vec::new(),

@@ -309,7 +309,7 @@ impl Port {
             return self.own_failure(to, number);
         }
         if pace.wants_drive(len) {
-            self.shared.drive.inline();
+            self.shared.drive.send();
             pace.driven();
         }
         Ok(())

@@ -98,12 +98,21 @@ impl Drive {
     /// One turn by the calling thread, if nobody else is at it: then that one does our work too, or leaves it to
     /// our next call.
     pub(crate) fn inline(&self) -> Option<Work> {
+        self.drive(Budget::USUAL)
+    }
+
+    /// Like `inline`, for a thread that has handed a message in and will be back.
+    pub(crate) fn send(&self) -> Option<Work> {
+        self.drive(Budget::SENDING)
+    }
+
+    fn drive(&self, budget: Budget) -> Option<Work> {
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let work = engine.turn(now_ns(), Budget::USUAL);
+        let work = engine.turn(now_ns(), budget);
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
         if self.polling.load(Ordering::Relaxed) == 1 {

@@ -82,6 +82,8 @@ struct Receiving {
     last: Option<(FlowKey, u32)>,
     credits: Slab<GivenCredit>,
     credit_of: BTreeMap<PortId, u32>,
+    /// Some credit is to be told.
+    news: bool,
     transfers: Slab<ReceiveTransfer>,
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
@@ -415,6 +417,7 @@ impl Session {
         let starved = left < 2 * limits::EAGER_BYTES_MAX && more > 0 || left_messages < 2 && more_messages > 0;
         if starved || more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
             given.dirty = true;
+            self.receiving.news = true;
         }
     }
 

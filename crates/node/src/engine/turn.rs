@@ -27,7 +27,11 @@ impl Engine {
         let mut work = Work { drained: true, ..Work::default() };
         work.done += self.take_commands(now, budget);
         self.take_consumed();
-        let due = self.node.poll_timeout(now) <= now;
+        let due = self.next_at <= now;
+        if work.done > 0 {
+            // What a client hands in leaves before anything is read: reading costs as much as the way takes.
+            self.transmit(now, budget, &mut work);
+        }
         self.receive(now, budget, due, &mut work);
         // A timer fires only when nothing that could speak against it is waiting to be read.
         if due && work.drained {
@@ -37,8 +41,10 @@ impl Engine {
         work.done += self.deliver();
         self.finish_closing(now);
         work.done += self.store.publish(self.node.table().generation());
-        let at = self.node.poll_timeout(now);
-        work.next_deadline_ns = (at != Instant::NEVER).then_some(at.0);
+        if work.done > 0 || due || budget.thorough {
+            self.next_at = self.node.poll_timeout(now);
+        }
+        work.next_deadline_ns = (self.next_at != Instant::NEVER).then_some(self.next_at.0);
         work
     }
 
@@ -57,7 +63,7 @@ impl Engine {
         let thorough = budget.thorough || due;
         for index in 0..self.bearers.len() {
             let entry = &self.bearers[index];
-            let quiet = index != self.hot && !entry.loopback;
+            let quiet = (index != self.hot || budget.sending) && !entry.loopback;
             let waiting = quiet
                 && !thorough
                 && !self.turns.is_multiple_of(QUIET_TURNS)

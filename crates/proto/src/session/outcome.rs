@@ -167,6 +167,7 @@ impl Session {
             && let Some(given) = self.receiving.credits.get_mut(*key)
         {
             given.dirty = true;
+            self.receiving.news = true;
         }
     }
 }

@@ -77,10 +77,10 @@ const PACKET_FULL: usize = 32;
 impl Session {
     /// Fills `train` with what link `index` should send now. False: nothing.
     pub(crate) fn poll_transmit(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
-        let link = &mut self.links[index];
-        if !link.carrier {
+        if !self.has_work(cx.now, index) {
             return false;
         }
+        let link = &mut self.links[index];
         train.clear();
         train.to.clone_from(&link.spec.to);
         if link.usable()
@@ -116,6 +116,27 @@ impl Session {
         };
         self.fill_train(cx, &mut fill);
         self.enter_train(cx, fill)
+    }
+
+    /// Whether link `index` could have anything to send: cheap, for it is asked at every turn.
+    fn has_work(&self, now: Instant, index: usize) -> bool {
+        let link = &self.links[index];
+        if !link.carrier {
+            return false;
+        }
+        if link.probe.is_some() || !link.replies.is_empty() || link.received.ack_due(now) {
+            return true;
+        }
+        if !link.usable() {
+            return false;
+        }
+        !self.schedule.is_empty()
+            || self.control.ready()
+            || self.receiving.news
+            || !self.receiving.cts.is_empty()
+            || !self.receiving.refuse.is_empty()
+            || (!link.spec.lossless && link.mtu.deadline() <= now)
+            || self.links.iter().any(|l| !l.usable() && l.received.ack_due(now))
     }
 
     fn only_standby(&self, index: usize) -> bool {
@@ -304,9 +325,16 @@ impl Session {
             fill.train.with_head(|head| cts.emit(head));
             fill.item(Item::Cts { transfer: TransferId(number) });
         }
+        if !std::mem::take(&mut self.receiving.news) {
+            return;
+        }
         for (_, given) in self.receiving.credits.iter_mut() {
-            if !given.dirty || fill.limit - fill.train.packet_bytes() < 32 {
+            if !given.dirty {
                 continue;
+            }
+            if fill.limit - fill.train.packet_bytes() < 32 {
+                self.receiving.news = true;
+                break;
             }
             given.dirty = false;
             (given.told_bytes, given.told_messages) = (given.limit_bytes, given.limit_messages);
