@@ -112,8 +112,11 @@ impl Default for Memory {
 
 /// Settings of a node. Fields may be read and written; the methods of the same names chain.
 ///
-/// ```ignore
+/// ```
+/// use polyrail::Config;
+///
 /// let config = Config::new().insecure().name("a").interfaces(["l0", "l1"]);
+/// assert!(config.validate().is_ok());
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
