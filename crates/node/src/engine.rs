@@ -14,11 +14,13 @@ mod turn;
 /// What the engine answers to bind and unbind.
 pub(crate) mod admission_answers {
     pub use super::admission::{
-        ANSWER_INVERTED as INVERTED, ANSWER_NOT_BOUND as NOT_BOUND, ANSWER_OK as OK, ANSWER_RESERVED as RESERVED,
+        ANSWER_INVERTED as INVERTED, ANSWER_NOT_BOUND as NOT_BOUND, ANSWER_OK as OK,
+        ANSWER_RESERVED as RESERVED,
     };
 }
 
 pub use client::Client;
+pub use polyrail_shm::{Pool, Sizes};
 pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 
 use crate::node::events::NodeEvent;
@@ -28,7 +30,6 @@ use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{BearerInfo, Config, Node, Train};
-use polyrail_shm::Sizes;
 use std::collections::VecDeque;
 use store::EngineStore;
 
@@ -49,7 +50,8 @@ pub struct Budget {
 
 impl Budget {
     /// For a thread that will come back at once.
-    pub const USUAL: Budget = Budget { receives: 4, trains: 16, commands: 1_024, thorough: false, sending: false };
+    pub const USUAL: Budget =
+        Budget { receives: 4, trains: 16, commands: 1_024, thorough: false, sending: false };
     /// For a thread that sends.
     pub const SENDING: Budget = Budget { sending: true, ..Budget::USUAL };
     /// For the first turn after a wait, and for the simulator.
@@ -92,6 +94,7 @@ pub struct Engine {
     hot: usize,
     turns: u64,
     next_at: Instant,
+    turned_at: Instant,
     closing: Vec<PortId>,
     events: VecDeque<NodeEvent>,
     consumers: Vec<PortId>,
@@ -114,6 +117,7 @@ impl Engine {
             hot: 0,
             turns: 0,
             next_at: Instant::ZERO,
+            turned_at: Instant(now_ns),
             closing: Vec::new(),
             events: VecDeque::new(),
             consumers: Vec::new(),
@@ -141,7 +145,15 @@ impl Engine {
 
     fn attach(&mut self, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
         let (checked_at, polled_at) = (Instant::ZERO, Instant::ZERO);
-        self.bearers.push(Attached { bearer, id, blocked: false, checked_at, polled_at, send_buffer: 0, loopback });
+        self.bearers.push(Attached {
+            bearer,
+            id,
+            blocked: false,
+            checked_at,
+            polled_at,
+            send_buffer: 0,
+            loopback,
+        });
         self.bearers.len() - 1
     }
 
@@ -154,16 +166,13 @@ impl Engine {
     /// The carrier of a bearer came or went.
     pub fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool) {
         let Some(id) = self.bearers.get(bearer).map(|b| b.id) else { return };
+        self.next_at = Instant::ZERO;
         self.node.handle_carrier(Instant(now_ns), id, up, &mut self.store);
-    }
-
-    /// The driver was away for `stall_ns` although it had work.
-    pub fn stall(&mut self, _now_ns: u64, stall_ns: u64) {
-        self.node.handle_stall(Duration(stall_ns));
     }
 
     /// Tries to open a session with whoever answers at `address`, by every bearer that may reach it.
     pub fn connect(&mut self, now_ns: u64, address: Address) {
+        self.next_at = Instant::ZERO;
         let to = media(&address);
         let reaching: Vec<BearerId> = self.reaching(&to);
         for bearer in reaching {
@@ -179,7 +188,8 @@ impl Engine {
 
     fn reaching(&self, to: &MediaAddress) -> Vec<BearerId> {
         let outside = || self.node.bearers().enumerate().filter(|(i, _)| Some(*i) != self.loopback_at);
-        let same = |(i, (info, _)): (usize, (&BearerInfo, bool))| info.reaches(to).then_some(BearerId(i as u8));
+        let same =
+            |(i, (info, _)): (usize, (&BearerInfo, bool))| info.reaches(to).then_some(BearerId(i as u8));
         let near: Vec<BearerId> = outside().filter_map(same).collect();
         if !near.is_empty() {
             return near;

@@ -63,7 +63,8 @@ impl Node {
         let hub = MemoryHub::new();
         let warnings = open_bearers(&mut engine, &config)?;
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
-        let drive = Drive::new(engine).map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
+        let drive = Drive::new(engine)
+            .map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
         let shared = Arc::new(Shared {
             drive,
             pool: Pool::with_idle_max(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX),
@@ -100,7 +101,8 @@ impl Node {
             rx_bytes: memory.rx_arena_bytes as u64,
         };
         let client = self.shared.drive.engine().open_client(sizes, self.shared.exchange.clone());
-        let client = client.map_err(|source| StartError::System { what: "memory of a port".to_owned(), source })?;
+        let client =
+            client.map_err(|source| StartError::System { what: "memory of a port".to_owned(), source })?;
         Ok(Port::new(self.shared.clone(), client))
     }
 
@@ -161,7 +163,8 @@ impl Shared {
     /// The services that are bound, for error messages.
     pub(crate) fn bound(&self) -> String {
         let engine = self.drive.engine();
-        let rows: Vec<String> = engine.core().table().list().take(8).map(|(_, _, range, _)| range.to_string()).collect();
+        let rows: Vec<String> =
+            engine.core().table().list().take(8).map(|(_, _, range, _)| range.to_string()).collect();
         if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") }
     }
 }

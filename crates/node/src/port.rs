@@ -62,7 +62,8 @@ impl Pace {
         self.bytes += bytes;
         if self.close < FLOOD_RUN {
             let now = now_ns();
-            self.close = if now.saturating_sub(self.driven_at_ns) < FLOOD_GAP_NS { self.close + 1 } else { 0 };
+            self.close =
+                if now.saturating_sub(self.driven_at_ns) < FLOOD_GAP_NS { self.close + 1 } else { 0 };
             return true;
         }
         if self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES {
@@ -196,7 +197,12 @@ impl Port {
     }
 
     /// Like `send`, but gives up with [`SendError::Blocked`] after `timeout`.
-    pub fn send_timeout(&self, to: impl Into<Destination>, bytes: &[u8], timeout: Duration) -> Result<(), SendError> {
+    pub fn send_timeout(
+        &self,
+        to: impl Into<Destination>,
+        bytes: &[u8],
+        timeout: Duration,
+    ) -> Result<(), SendError> {
         self.send_with(to.into(), Class::Normal, None, bytes, Some(timeout))
     }
 
@@ -507,24 +513,30 @@ impl Port {
                 }
                 continue;
             }
-            self.sleep(until_ns, &mut done);
+            // What `done` has done once must not be done again.
+            if self.sleep(until_ns, &mut done) {
+                return true;
+            }
         }
     }
 
-    fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) {
+    /// Sleeps until something happens; whether `done` was asked and said yes.
+    fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
         if self.shared.drive.poll(until_ns) {
             self.shared.drive.left_seat();
-            return;
+            return false;
         }
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();
-            return;
+            return true;
         }
         // The poller may leave its seat without ringing: look again after a while at the latest.
         let tick = Duration::from_millis(2);
-        let left = until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
+        let left =
+            until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
         self.client.borrow().pair.client_bell.wait(Some(left));
+        false
     }
 }
 
@@ -542,4 +554,3 @@ impl Drop for Port {
 fn deadline(timeout: Option<Duration>) -> Option<u64> {
     timeout.map(|t| now_ns().saturating_add(t.as_nanos().min(u64::MAX as u128 / 2) as u64))
 }
-

@@ -20,8 +20,6 @@ use std::time::Duration;
 const TIMER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 
-/// A thread that was due to drive and came this much later had stalled (or its machine had).
-const STALL_NS: u64 = 2_000_000;
 /// How often the helper looks whether the application still drives.
 const HELPER_TICK: Duration = Duration::from_millis(1);
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.
@@ -149,7 +147,6 @@ impl Drive {
         if timeout == Some(0) {
             return;
         }
-        let deadline = self.armed_ns.load(Ordering::Relaxed).min(until_ns.unwrap_or(u64::MAX));
         // An interrupted sleep is as good as an ended one.
         let _ = self.epoll.wait(&mut events, timeout);
         for event in events.iter() {
@@ -161,10 +158,6 @@ impl Drive {
                 WAKE => drop(self.wake.clear()),
                 _ => {}
             }
-        }
-        let late = now_ns().saturating_sub(deadline);
-        if late > STALL_NS && deadline != u64::MAX {
-            self.engine().stall(now_ns(), late);
         }
     }
 

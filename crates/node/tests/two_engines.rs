@@ -99,7 +99,8 @@ fn messages_of_all_sizes_arrive_in_order_and_whole() {
     let mut client = world.client(0);
     bind(&mut world, &mut server, SERVICE);
     world.run(200);
-    let sizes = [0, 1, 63, 64, 500, 1431, 1432, 1433, 4096, 65_535, 65_536, 65_537, 1 << 20, 3, 200_000, 0, 77];
+    let sizes =
+        [0, 1, 63, 64, 500, 1431, 1432, 1433, 4096, 65_535, 65_536, 65_537, 1 << 20, 3, 200_000, 0, 77];
     let body = |n: usize, len: usize| (0..len).map(|i| (i * 31 + n * 7) as u8).collect::<Vec<u8>>();
     for (n, len) in sizes.iter().enumerate() {
         let bytes = body(n, *len);
@@ -143,7 +144,10 @@ fn an_unknown_service_is_told_to_the_sender() {
     let mut client = world.client(0);
     send(&mut client, b"anyone?");
     world.run(1);
-    assert!(matches!(client.poll(), Some(Arrival::Failed(0, polyrail::engine::command::FailureCode::NoService))));
+    assert!(matches!(
+        client.poll(),
+        Some(Arrival::Failed(0, polyrail::engine::command::FailureCode::NoService))
+    ));
     assert_eq!(client.unconfirmed(), 0);
 }
 

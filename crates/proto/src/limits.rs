@@ -50,8 +50,11 @@ pub const SMALL_BYTES_MAX: u64 = 16_384;
 
 const _: () = {
     assert!(EAGER_BYTES_MAX <= INITIAL_CREDIT.0 as u64, "an eager message must fit the initial credit");
-    assert!(DATAGRAM_BYTES_BASE as usize > HEADER_BYTES + SEAL_BYTES + 256, "a base packet carries something");
-    assert!(DATAGRAM_BYTES_MAX % 8 == 0, "packets are padded to 8");
+    assert!(
+        DATAGRAM_BYTES_BASE as usize > HEADER_BYTES + SEAL_BYTES + 256,
+        "a base packet carries something"
+    );
+    assert!(DATAGRAM_BYTES_MAX.is_multiple_of(8), "packets are padded to 8");
     assert!(REORDER_MESSAGES_MAX <= 1 << 31, "the low half of a message number must be unambiguous");
     assert!(INFLIGHT_PACKETS_MAX <= 8_192, "the replay window must hold all packets in flight");
 };

@@ -71,6 +71,7 @@ pub struct Link {
     pub(crate) replies: ArrayVec<ProbeReply, 8>,
     pub(crate) probe: Option<ProbeKind>,
     loss_at: Instant,
+    pto_base: Instant,
     last_tx_at: Instant,
     probe_at: Instant,
     probes: u64,
@@ -108,6 +109,7 @@ impl Link {
             replies: ArrayVec::new(),
             probe: Some(ProbeKind::Join),
             loss_at: Instant::NEVER,
+            pto_base: now,
             last_tx_at: now,
             probe_at: now,
             probes: 0,
@@ -135,6 +137,12 @@ impl Link {
     /// Bytes that may still be sent now.
     pub fn room(&self) -> u64 {
         if self.sent.is_full() { 0 } else { self.window.cwnd().saturating_sub(self.sent.inflight_bytes()) }
+    }
+
+    /// Bytes of small messages that may still be sent now: they may exceed the window a little.
+    pub fn small_room(&self) -> u64 {
+        let limit = self.window.cwnd() + limits::SMALL_OVERDRAFT_BYTES;
+        if self.sent.is_full() { 0 } else { limit.saturating_sub(self.sent.inflight_bytes()) }
     }
 
     /// Bytes that one train should have: what the link moves in 250 us, so that small messages never wait long
@@ -178,7 +186,20 @@ impl Link {
 
     /// When the probe time-out expires; `NEVER` with nothing in flight.
     pub fn pto_at(&self) -> Instant {
-        if self.sent.is_empty() { Instant::NEVER } else { self.sent.last_sent_at() + self.pto() }
+        if self.sent.is_empty() { Instant::NEVER } else { self.pto_base + self.pto() }
+    }
+
+    /// The probe time-out counts from here: something was confirmed, or went out while nothing was in flight, or the
+    /// time-out before expired. New packets do not put it off, or a dead link would live as long as it is fed.
+    pub(crate) fn restart_pto(&mut self, now: Instant) {
+        self.pto_base = now;
+    }
+
+    /// The driver was away.
+    pub(crate) fn shift(&mut self, stall: Duration) {
+        self.sent.shift(stall);
+        self.state.on_stall(stall);
+        self.pto_base += stall;
     }
 
     /// When losses are to be looked for by time.
@@ -206,7 +227,9 @@ impl Link {
     pub fn check_probe(&mut self, now: Instant, config: &Config, busy: bool) {
         if self.probe_due_at(config, busy) <= now {
             self.probe = Some(match self.state.state() {
-                state::LinkState::Up | state::LinkState::Suspect | state::LinkState::Probation => ProbeKind::Liveness,
+                state::LinkState::Up | state::LinkState::Suspect | state::LinkState::Probation => {
+                    ProbeKind::Liveness
+                }
                 _ => ProbeKind::Join,
             });
         }

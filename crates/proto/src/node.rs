@@ -50,6 +50,26 @@ struct Slot {
     session: Option<Box<Session>>,
 }
 
+/// Where datagrams came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The bearer that received them.
+    pub bearer: BearerId,
+    /// The sender's address on its medium.
+    pub from: &'a MediaAddress,
+}
+
+/// What a bearer received in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams<'a> {
+    /// The datagrams one behind the other.
+    pub bytes: &'a [u8],
+    /// Bytes of each but the last.
+    pub stride: usize,
+    /// They carry a congestion mark.
+    pub ce: bool,
+}
+
 /// One node: everything that the protocol knows.
 pub struct Node {
     config: Config,
@@ -184,31 +204,28 @@ impl Node {
 
     // ----- what arrives --------------------------------------------------------------------------------------
 
-    /// Datagrams from one sender: `bytes` cut every `stride` bytes.
+    /// Datagrams from one sender.
     pub fn handle_datagrams(
         &mut self,
         now: Instant,
-        bearer: BearerId,
-        from: &MediaAddress,
-        bytes: &[u8],
-        stride: usize,
-        ce: bool,
+        from: &Source<'_>,
+        data: &Datagrams<'_>,
         store: &mut dyn Store,
     ) {
-        for packet in bytes.chunks(stride.max(1)) {
-            self.handle_packet(now, bearer, from, packet, ce, store);
+        for packet in data.bytes.chunks(data.stride.max(1)) {
+            self.handle_packet(now, from, packet, data.ce, store);
         }
     }
 
     fn handle_packet(
         &mut self,
         now: Instant,
-        bearer: BearerId,
-        from: &MediaAddress,
+        source: &Source<'_>,
         packet: &[u8],
         ce: bool,
         store: &mut dyn Store,
     ) {
+        let &Source { bearer, from } = source;
         let header = match wire::verify(packet) {
             Ok(header) => header,
             Err(malformed) => return self.on_malformed(now, bearer, from, packet, malformed.what),
@@ -221,7 +238,7 @@ impl Node {
         }
         match header.kind {
             PacketType::Init | PacketType::Resp | PacketType::Beacon if self.left => {}
-            PacketType::Data => self.on_data(now, bearer, from, &header, packet, ce, store),
+            PacketType::Data => self.on_data(now, source, &header, packet, ce, store),
             PacketType::Init => self.on_init(now, bearer, from, body, store),
             PacketType::Resp => self.on_resp(now, bearer, from, &header, body, store),
             PacketType::Beacon => self.on_beacon(now, bearer, from, body),
@@ -230,7 +247,14 @@ impl Node {
         }
     }
 
-    fn on_malformed(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, packet: &[u8], fault: Fault) {
+    fn on_malformed(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        packet: &[u8],
+        fault: Fault,
+    ) {
         *self.faults.entry(fault).or_insert(0) += 1;
         let Fault::Version(theirs) = fault else {
             self.drops.malformed += 1;
@@ -253,13 +277,13 @@ impl Node {
     fn on_data(
         &mut self,
         now: Instant,
-        bearer: BearerId,
-        from: &MediaAddress,
+        source: &Source<'_>,
         header: &Header,
         packet: &[u8],
         ce: bool,
         store: &mut dyn Store,
     ) {
+        let &Source { bearer, from } = source;
         let Some(slot) = self.slot_of(header.to) else {
             self.drops.unknown_session += 1;
             return self.send_reset(now, bearer, from, header.to);
@@ -268,7 +292,8 @@ impl Node {
         let index = match session.link_index(header.link) {
             Some(index) => index,
             None => {
-                let Some(index) = handshake::join_unknown(session, now, bearer, from, packet, &self.bearers, &self.config)
+                let Some(index) =
+                    handshake::join_unknown(session, now, bearer, from, packet, &self.bearers, &self.config)
                 else {
                     self.drops.unknown_link += 1;
                     return;
@@ -282,7 +307,10 @@ impl Node {
             return;
         }
         session.handle_packet(cx!(self, now, store), index, header, packet, ce);
-        if !session.notices.is_empty() || session.closed_by_peer.is_some() || !session.credit_wanted.is_empty() {
+        if !session.notices.is_empty()
+            || session.closed_by_peer.is_some()
+            || !session.credit_wanted.is_empty()
+        {
             self.after_packet(now, slot, store);
         }
     }
@@ -363,7 +391,13 @@ impl Node {
     // ----- what leaves ---------------------------------------------------------------------------------------
 
     /// Fills `train` with what should leave by `bearer` next. An empty `to` means all neighbours.
-    pub fn poll_transmit(&mut self, now: Instant, bearer: BearerId, train: &mut Train, store: &mut dyn Store) -> bool {
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        train: &mut Train,
+        store: &mut dyn Store,
+    ) -> bool {
         let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
         if let Some((to, bytes)) = entry.outbox.pop_front() {
             train.clear();
@@ -470,7 +504,8 @@ impl Node {
             let Some(session) = &mut self.slots[slot].session else { continue };
             if session.is_up() && !session.announced {
                 session.announced = true;
-                let (node, incarnation, name) = (session.peer.node, session.peer.incarnation, session.peer.name);
+                let (node, incarnation, name) =
+                    (session.peer.node, session.peer.incarnation, session.peer.name);
                 self.events.push_back(Event::PeerUp { node, incarnation, name });
                 self.extend_session(now, slot);
             }

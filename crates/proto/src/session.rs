@@ -168,7 +168,14 @@ const BUSY_FOR: Duration = Duration::s(1);
 const DOUBT: Duration = Duration::ms(50);
 
 impl Session {
-    pub(crate) fn new(now: Instant, index: SessionId, peer: Peer, initiator: bool, attempt: u32, config: &Config) -> Self {
+    pub(crate) fn new(
+        now: Instant,
+        index: SessionId,
+        peer: Peer,
+        initiator: bool,
+        attempt: u32,
+        config: &Config,
+    ) -> Self {
         let tolerance = config.tolerance.max(peer.tolerance);
         Session {
             index,
@@ -276,7 +283,9 @@ impl Session {
     /// Whether a message to `to` would be held back for want of credit or behind many others.
     pub(crate) fn is_ready_for(&self, from: PortId, to: PortId, class: Class) -> bool {
         let key = FlowKey { from, to, class };
-        let Some(flow) = self.sending.by_key.get(&key).and_then(|k| self.sending.flows.get(*k)) else { return true };
+        let Some(flow) = self.sending.by_key.get(&key).and_then(|k| self.sending.flows.get(*k)) else {
+            return true;
+        };
         flow.unconfirmed() < 256
     }
 
@@ -311,7 +320,8 @@ impl Session {
 
     fn end_receive_flow(&mut self, store: &mut dyn Store, key: FlowKey) {
         self.receiving.last = None;
-        let Some(mut flow) = self.receiving.by_key.remove(&key).and_then(|k| self.receiving.flows.remove(k)) else {
+        let Some(mut flow) = self.receiving.by_key.remove(&key).and_then(|k| self.receiving.flows.remove(k))
+        else {
             return;
         };
         let mut transfers = Vec::new();
@@ -330,27 +340,32 @@ impl Session {
             self.end_receive_flow(cx.store, key);
         }
         // What was under way may have been delivered before the port closed; the rest was not.
-        self.fail_flows(cx, |key| key.to == port, Failure::Indeterminate);
+        self.fail_flows(cx, |key| key.to == port, Failure::NoPort, None);
         if let Some(credit) = self.sending.credit_of.remove(&port) {
             self.sending.credits.remove(credit);
         }
     }
 
-    /// Ends the send flows that `which` names and reports every message that they held.
-    fn fail_flows(&mut self, cx: &mut Cx<'_>, which: impl Fn(&FlowKey) -> bool, why: Failure) {
+    /// Ends the send flows that `which` names and reports every message that they held: as indeterminate if it may
+    /// have arrived, else with `why`.
+    fn fail_flows(
+        &mut self,
+        cx: &mut Cx<'_>,
+        which: impl Fn(&FlowKey) -> bool,
+        why: Failure,
+        refused: Option<u32>,
+    ) {
         let keys: Vec<FlowKey> = self.sending.by_key.keys().filter(|k| which(k)).copied().collect();
         for key in keys {
-            let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k)) else {
+            let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k))
+            else {
                 continue;
             };
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
-            let tokens = flow.end(|message, fate| {
+            let tokens = flow.end(refused, |message, fate| {
                 cx.store.release(key.from, message.buffer, false);
-                let why = match (fate, why) {
-                    (Fate::NotSent, Failure::Indeterminate) => Failure::NotSent,
-                    (_, why) => why,
-                };
+                let why = if fate == Fate::Unknown { Failure::Indeterminate } else { why };
                 stats.messages_failed += 1;
                 cx.events.push_back(Event::SendFailed { port: key.from, buffer: message.buffer, to, why });
             });
@@ -362,7 +377,7 @@ impl Session {
 
     /// The session is over: every message that it holds comes to an end.
     pub(crate) fn end(&mut self, cx: &mut Cx<'_>) {
-        self.fail_flows(cx, |_| true, Failure::Indeterminate);
+        self.fail_flows(cx, |_| true, Failure::NotSent, None);
         let keys: Vec<FlowKey> = self.receiving.by_key.keys().copied().collect();
         for key in keys {
             self.end_receive_flow(cx.store, key);
@@ -383,7 +398,7 @@ impl Session {
 
     /// Ends every message of a local port that is not confirmed: its owner is gone, and so are the bytes.
     pub(crate) fn abandon_sender(&mut self, cx: &mut Cx<'_>, port: PortId) {
-        self.fail_flows(cx, |key| key.from == port, Failure::Indeterminate);
+        self.fail_flows(cx, |key| key.from == port, Failure::NotSent, None);
     }
 
     /// Somebody says that the peer does not know this session: ask, and be patient only for a while.
@@ -414,7 +429,8 @@ impl Session {
         let more = given.limit_bytes - given.told_bytes;
         let more_messages = given.limit_messages - given.told_messages;
         // Whoever has less left than the largest eager message may be waiting for just this.
-        let starved = left < 2 * limits::EAGER_BYTES_MAX && more > 0 || left_messages < 2 && more_messages > 0;
+        let starved =
+            left < 2 * limits::EAGER_BYTES_MAX && more > 0 || left_messages < 2 && more_messages > 0;
         if starved || more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
             given.dirty = true;
             self.receiving.news = true;
@@ -502,6 +518,7 @@ impl Session {
     fn probe_timeout(&mut self, cx: &mut Cx<'_>, index: usize) {
         let link = &mut self.links[index];
         link.pto_count += 1;
+        link.restart_pto(cx.now);
         link.stats.probe_timeouts += 1;
         link.probe = Some(wire::ProbeKind::Liveness);
         let before = cx.now - link.rtt.srtt();
@@ -570,8 +587,7 @@ impl Session {
     /// The driver was away for `stall`: deadlines by time are that much later, for we may accuse nobody.
     pub(crate) fn handle_stall(&mut self, stall: Duration) {
         for link in &mut self.links {
-            link.sent.shift(stall);
-            link.state.on_stall(stall);
+            link.shift(stall);
         }
         if let Some(since) = &mut self.isolated_since {
             *since += stall;

@@ -91,7 +91,11 @@ impl SendTransfer {
 
     /// Bytes that could be sent now.
     pub fn ready_bytes(&self) -> u64 {
-        if self.transfer.is_none() { 0 } else { self.again.bytes() + self.granted.saturating_sub(self.cursor) }
+        if self.transfer.is_none() {
+            0
+        } else {
+            self.again.bytes() + self.granted.saturating_sub(self.cursor)
+        }
     }
 }
 
@@ -155,9 +159,16 @@ impl ReceiveTransfer {
     }
 
     /// Places what is new of a piece through `place(buffer, offset, from, to)`, `from..to` within the piece.
-    pub fn place(&mut self, offset: u64, len: usize, mut place: impl FnMut(BufferId, u64, usize, usize)) -> Placed {
+    pub fn place(
+        &mut self,
+        offset: u64,
+        len: usize,
+        mut place: impl FnMut(BufferId, u64, usize, usize),
+    ) -> Placed {
         let Some(buffer) = self.buffer else { return Placed::No };
-        let Some(end) = offset.checked_add(len as u64).filter(|e| *e <= self.total) else { return Placed::No };
+        let Some(end) = offset.checked_add(len as u64).filter(|e| *e <= self.total) else {
+            return Placed::No;
+        };
         if self.got.len() >= limits::HOLES_MAX && !self.got.intersects(offset.saturating_sub(1), end + 1) {
             return Placed::No;
         }
@@ -215,14 +226,8 @@ mod tests {
 
     #[test]
     fn bytes_already_placed_are_not_written_again() {
-        let message = wire::Message {
-            class: 2,
-            from: PortId(1),
-            to: PortId(2),
-            seq: 0,
-            service: None,
-            tag: None,
-        };
+        let message =
+            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
         let mut transfer = ReceiveTransfer::new(0, 0, &wire::Rts { message, token: 3, total: 100 });
         assert_eq!(transfer.place(0, 10, |_, _, _, _| panic!("no memory yet")), Placed::No);
         transfer.accept(BufferId(5));

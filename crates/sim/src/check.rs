@@ -79,6 +79,9 @@ struct SendRecord {
     both: bool,
 }
 
+/// The class of messages that carry no number: all of them have the same, so that their flow is known.
+pub const TINY_CLASS: u8 = 2;
+
 /// Most violations kept; the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
@@ -281,15 +284,22 @@ impl Oracle {
             if (sender.node, sender.port) != from {
                 continue;
             }
-            let with_fate = |fate: Fate| {
+            let next = self.flows.get(&(*sender, to, TINY_CLASS)).copied().unwrap_or(0);
+            let find = |fate: Fate, from_id: u64| {
                 waiting.iter().position(|id| {
                     let record = &sends[*id as usize];
                     let fits = record.bytes as usize == bytes.len() && record.to == Target::Port(to);
-                    fits && record.fate == fate && content::first_difference(*id, bytes).is_none()
+                    fits && *id >= from_id
+                        && record.fate == fate
+                        && content::first_difference(*id, bytes).is_none()
                 })
             };
-            let position =
-                with_fate(Fate::Pending).or_else(|| with_fate(Fate::Failed(FailReason::Indeterminate)));
+            // Equal bytes (no bytes at all, often) can't be told apart: the one that is in order is meant.
+            let unknown = Fate::Failed(FailReason::Indeterminate);
+            let position = find(Fate::Pending, next)
+                .or_else(|| find(unknown, next))
+                .or_else(|| find(Fate::Pending, 0))
+                .or_else(|| find(unknown, 0));
             if let Some(position) = position {
                 return waiting.remove(position);
             }

@@ -15,6 +15,8 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BearerId, BufferId, Incarnation, NodeId, PortId};
 use polyrail_proto::limits;
 use polyrail_proto::link::state::LinkState;
+use polyrail_proto::node::{Datagrams, Source};
+use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{BearerInfo, Config, Destination, Event, Node, Piece, Store, Train};
@@ -139,7 +141,8 @@ impl CoreNode {
             any |= !self.batch.is_empty();
             for group in self.batch.iter() {
                 let (from, store) = (media(&group.from), &mut self.memory);
-                self.node.handle_datagrams(now, bearer, &from, group.bytes, group.stride, group.ce, store);
+                let data = Datagrams { bytes: group.bytes, stride: group.stride, ce: group.ce };
+                self.node.handle_datagrams(now, &Source { bearer, from: &from }, &data, store);
             }
             if !self.batch.is_empty() {
                 let (bytes, calls) = (self.batch.total_bytes() as u64, self.batch.len() as u32);
@@ -155,7 +158,8 @@ impl CoreNode {
         let from = MediaAddress::from_bytes(&[2, 0]).unwrap_or_default();
         for _ in 0..self.loopback_queue.len().min(GROUPS_PER_TURN) {
             let Some((bytes, stride)) = self.loopback_queue.pop_front() else { break };
-            self.node.handle_datagrams(now, bearer, &from, &bytes, stride, false, &mut self.memory);
+            let data = Datagrams { bytes: &bytes, stride, ce: false };
+            self.node.handle_datagrams(now, &Source { bearer, from: &from }, &data, &mut self.memory);
             self.node.handle_batch_end(now, bearer, bytes.len() as u64, 1);
         }
         any
@@ -368,7 +372,7 @@ impl Subject for CoreNode {
         let port = PortId(port);
         let Some(buffer) = self.memory.keep(port, bytes) else { return SendAnswer::Blocked };
         let len = bytes.len() as u64;
-        match self.node.send(Instant(now_ns), port, to, Class::from_bits(class), tag, buffer, len) {
+        match self.node.send(Instant(now_ns), port, to, Class::from_bits(class), tag, (buffer, len)) {
             Ok(_) => {
                 self.sent_ids.insert(buffer, id);
                 SendAnswer::Accepted

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod prng;
 pub mod queue;
 pub mod runner;
+pub mod scenario;
 pub mod subject;
 pub mod swarm;
 pub mod workload;

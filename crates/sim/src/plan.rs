@@ -34,6 +34,8 @@ pub struct Plan {
     pub full_check: bool,
     /// Receive memory of a port, bytes.
     pub rx_arena_bytes: u64,
+    /// When applications begin to send.
+    pub start_ns: TimeNs,
     /// When all faults are over.
     pub heal_ns: TimeNs,
     /// How long after that everything must be settled.
@@ -56,6 +58,7 @@ impl Plan {
             tolerance_ns: 500 * MS,
             full_check: false,
             rx_arena_bytes: 4 << 20,
+            start_ns: 10 * MS,
             heal_ns: S / 2,
             drain_ns: 40 * S,
             trace: false,

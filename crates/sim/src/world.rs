@@ -143,7 +143,7 @@ impl World {
         let mut prng = Prng::for_component(self.plan.seed, "start", 0);
         for node in 0..self.plan.nodes {
             self.events.schedule(prng.below(5 * MS), Event::Start(node));
-            self.events.schedule(10 * MS + prng.below(20 * MS), Event::Act(node));
+            self.events.schedule(self.plan.start_ns + prng.below(20 * MS), Event::Act(node));
         }
         for (index, fault) in self.plan.faults.iter().enumerate() {
             self.events.schedule(fault.from_ns, Event::FaultStarts(index));

@@ -54,7 +54,7 @@ impl Engine {
                     Some(buffer) => buffer,
                     None => return self.fail(port, cookie, FailureCode::Invalid),
                 };
-                if let Err(error) = self.node.send(now, port, to, class, tag, buffer, len) {
+                if let Err(error) = self.node.send(now, port, to, class, tag, (buffer, len)) {
                     use polyrail_proto::Store;
                     self.store.release(port, buffer, false);
                     self.fail(port, cookie, code_of(error));
@@ -70,7 +70,8 @@ impl Engine {
                 self.store.complete(port, Completion::Answer(answer));
             }
             Command::Unbind(range, scope) => {
-                let answer = if self.node.unbind(port, range, scope).is_ok() { ANSWER_OK } else { ANSWER_NOT_BOUND };
+                let answer =
+                    if self.node.unbind(port, range, scope).is_ok() { ANSWER_OK } else { ANSWER_NOT_BOUND };
                 self.store.complete(port, Completion::Answer(answer));
             }
             Command::Accept { offer, buffer } => {

@@ -131,7 +131,13 @@ impl Client {
     }
 
     /// Copies a message into the arena and hands it in; its number.
-    pub fn send(&mut self, to: Destination, class: Class, tag: Option<u64>, bytes: &[u8]) -> Result<u64, Blocked> {
+    pub fn send(
+        &mut self,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        bytes: &[u8],
+    ) -> Result<u64, Blocked> {
         if self.pair.sq.free() == 0 {
             return Err(Blocked);
         }
@@ -142,7 +148,13 @@ impl Client {
     }
 
     /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room.
-    pub fn send_buffer(&mut self, to: Destination, class: Class, tag: Option<u64>, buffer: Buffer) -> Result<u64, Buffer> {
+    pub fn send_buffer(
+        &mut self,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        buffer: Buffer,
+    ) -> Result<u64, Buffer> {
         if self.pair.sq.free() == 0 {
             return Err(buffer);
         }
@@ -152,7 +164,14 @@ impl Client {
             .map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))
     }
 
-    fn submit(&mut self, to: Destination, class: Class, tag: Option<u64>, body: Body, len: u64) -> Result<u64, Blocked> {
+    fn submit(
+        &mut self,
+        to: Destination,
+        class: Class,
+        tag: Option<u64>,
+        body: Body,
+        len: u64,
+    ) -> Result<u64, Blocked> {
         let cookie = self.sent;
         let command = Command::Send { to, class, tag, body, len, cookie };
         self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;

@@ -216,7 +216,16 @@ impl Completion {
                 let addressed = if service.is_some() { SERVICE } else { 0 };
                 let s = service.unwrap_or_default();
                 let head = OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed;
-                [head, from.node.0, from.port.0 as u64, value, len, tag.unwrap_or(0), pair(s.kind, s.instance), 0]
+                [
+                    head,
+                    from.node.0,
+                    from.port.0 as u64,
+                    value,
+                    len,
+                    tag.unwrap_or(0),
+                    pair(s.kind, s.instance),
+                    0,
+                ]
             }
             Completion::Offer { from, len, offer } => {
                 [OP_OFFER, from.node.0, from.port.0 as u64, pair(offer.0, offer.1), len, 0, 0, 0]

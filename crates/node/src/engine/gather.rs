@@ -54,12 +54,13 @@ impl Gather {
         }
         let mut slices: ArrayVec<IoSlice<'_>, SLICES_MAX> = ArrayVec::new();
         for part in &self.parts {
-            slices.try_push(match *part {
-                Part::Copied { start, len } => IoSlice::new(&self.scratch[start..start + len]),
-                Part::Head { start, len } => IoSlice::new(&train.head[start..start + len]),
-                Part::Body { buffer, offset, len } => store.io_slice(buffer, offset, len)?,
-            })
-            .ok()?;
+            slices
+                .try_push(match *part {
+                    Part::Copied { start, len } => IoSlice::new(&self.scratch[start..start + len]),
+                    Part::Head { start, len } => IoSlice::new(&train.head[start..start + len]),
+                    Part::Body { buffer, offset, len } => store.io_slice(buffer, offset, len)?,
+                })
+                .ok()?;
         }
         Some(send(&slices))
     }

@@ -126,7 +126,9 @@ impl Engine {
             bearers: self.bearer_rows(),
             peers: remote().map(peer_row).collect(),
             links: remote()
-                .flat_map(|s| s.links.iter().map(|l| link_row(&s.peer.name, self.bearer_name(l.spec.bearer.0), l)))
+                .flat_map(|s| {
+                    s.links.iter().map(|l| link_row(&s.peer.name, self.bearer_name(l.spec.bearer.0), l))
+                })
                 .collect(),
             services: self.service_rows(),
             drops: self.drop_rows(),

@@ -78,7 +78,13 @@ const URGENT_SHARE: u64 = 16;
 const ENTRIES_KEPT: usize = 1_024;
 
 impl EngineStore {
-    pub(super) fn open(&mut self, port: PortId, node: NodeId, sizes: Sizes, exchange: Exchange) -> io::Result<Client> {
+    pub(super) fn open(
+        &mut self,
+        port: PortId,
+        node: NodeId,
+        sizes: Sizes,
+        exchange: Exchange,
+    ) -> io::Result<Client> {
         let (client, pair) = QueuePair::create(sizes, Backing::Private)?;
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if index >= 1 << 14 {
@@ -241,13 +247,6 @@ impl EngineStore {
         }
         copied.is_some()
     }
-
-    /// Bytes in use and containers' sizes, for checks.
-    pub(super) fn sizes(&mut self) -> (u64, usize) {
-        let used = self.slots.iter_mut().flatten().map(|s| s.pair.rx.capacity() - s.pair.rx.free_bytes()).sum();
-        let overflow = self.slots.iter().flatten().map(|s| s.overflow.len()).sum();
-        (used, overflow)
-    }
 }
 
 impl Store for EngineStore {
@@ -318,7 +317,8 @@ impl Store for EngineStore {
         let kept = slot.pair.rx.capacity() / URGENT_SHARE;
         // Exact: what is not seen free now may not be looked at again, for the sender may be waiting for just this.
         let bytes = slot.pair.rx.reclaim().saturating_sub(kept);
-        let entries = if slot.overflow.is_empty() { slot.pair.cq.free().saturating_sub(ENTRIES_KEPT) } else { 0 };
+        let entries =
+            if slot.overflow.is_empty() { slot.pair.cq.free().saturating_sub(ENTRIES_KEPT) } else { 0 };
         (bytes, entries as u32)
     }
 }

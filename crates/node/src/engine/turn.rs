@@ -7,6 +7,7 @@ use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
 use polyrail_proto::Event;
 use polyrail_proto::id::{BufferId, PortId};
+use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use std::io::IoSlice;
@@ -16,6 +17,8 @@ const QUIET_TURNS: u64 = 16;
 const QUIET_SPAN: Duration = Duration::us(20);
 /// Beacons may wait.
 const BEACON_TURNS: u64 = 256;
+/// Coming later than this to a deadline is a stall of this machine, not a silence of others.
+const STALL: Duration = Duration::ms(2);
 /// How often a full bearer is asked whether it has room again.
 const BLOCKED_SPAN: Duration = Duration::us(15);
 
@@ -28,6 +31,12 @@ impl Engine {
         work.done += self.take_commands(now, budget);
         self.take_consumed();
         let due = self.next_at <= now;
+        let late = now.since(self.next_at.max(self.turned_at));
+        self.turned_at = now;
+        if self.next_at != Instant::ZERO && late > STALL {
+            // We were due and did not come: who was silent meanwhile may have spoken, so nobody is accused for it.
+            self.node.handle_stall(late);
+        }
         if work.done > 0 {
             // What a client hands in leaves before anything is read: reading costs as much as the way takes.
             self.transmit(now, budget, &mut work);
@@ -114,7 +123,9 @@ impl Engine {
         let id = self.bearers[index].id;
         for group in self.batch.iter() {
             let from = media(&group.from);
-            self.node.handle_datagrams(now, id, &from, group.bytes, group.stride, group.ce, &mut self.store);
+            let source = Source { bearer: id, from: &from };
+            let data = Datagrams { bytes: group.bytes, stride: group.stride, ce: group.ce };
+            self.node.handle_datagrams(now, &source, &data, &mut self.store);
         }
     }
 
@@ -180,7 +191,8 @@ impl Engine {
         } else {
             let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
             let (segment_bytes, bytes) = (train.segment_bytes, train.bytes);
-            let mut send = |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices });
+            let mut send =
+                |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices });
             // A train whose message was confirmed meanwhile may refer to memory that is gone: that is a loss.
             self.gather.with(train, &self.store, &mut send).unwrap_or(SendOutcome::Dropped)
         };
@@ -205,7 +217,8 @@ impl Engine {
             if rate == 0 {
                 continue;
             }
-            let wanted = (rate / 1_000 * (self.queue_target.1.0 / 1_000) / 1_000).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
+            let wanted =
+                (rate / 1_000 * (self.queue_target.1.0 / 1_000) / 1_000).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
             let wanted = wanted as u32;
             if entry.send_buffer == 0 || wanted.abs_diff(entry.send_buffer) > entry.send_buffer / 4 {
                 entry.send_buffer = wanted;
@@ -230,7 +243,8 @@ impl Engine {
                     self.store.complete(port, Completion::Offer { from, len, offer: (session.0, transfer) });
                 }
                 Event::SendFailed { port, buffer, why, .. } => {
-                    self.store.complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
+                    self.store
+                        .complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
                 }
                 Event::Names => self.push_event(NodeEvent::Names),
                 other => {

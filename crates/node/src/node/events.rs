@@ -64,7 +64,8 @@ impl NodeEvent {
     /// From the core's news; `None` for what concerns one port only.
     pub(crate) fn of(event: &Event) -> Option<NodeEvent> {
         let address = |at: &polyrail_proto::address::MediaAddress| {
-            polyrail_bearer::Address::from_bytes(at.as_bytes()).map_or_else(|| format!("{at:?}"), |a| a.to_string())
+            polyrail_bearer::Address::from_bytes(at.as_bytes())
+                .map_or_else(|| format!("{at:?}"), |a| a.to_string())
         };
         Some(match event {
             Event::PeerUp { node, incarnation, name } => {
@@ -78,7 +79,9 @@ impl NodeEvent {
                 NodeEvent::Link { node: node.0, link: link.0, bearer: bearer.0, from, to }
             }
             Event::Names => NodeEvent::Names,
-            Event::DuplicateIdentity { node, at } => NodeEvent::DuplicateIdentity { node: node.0, at: address(at) },
+            Event::DuplicateIdentity { node, at } => {
+                NodeEvent::DuplicateIdentity { node: node.0, at: address(at) }
+            }
             Event::VersionMismatch { theirs, ours, at } => {
                 NodeEvent::VersionMismatch { theirs: *theirs, ours: *ours, at: address(at) }
             }

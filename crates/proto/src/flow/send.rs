@@ -25,6 +25,8 @@ pub struct Outgoing {
 struct Unconfirmed {
     message: Outgoing,
     progress: Progress,
+    /// Some of it was sent more than once, so a refusal does not prove that no copy was taken.
+    repeated: bool,
 }
 
 /// How much of a message the receiver confirmed.
@@ -47,6 +49,8 @@ pub enum Fate {
     Unknown,
     /// None of it was ever sent.
     NotSent,
+    /// Its receiver refused it, and no copy can have been taken before.
+    Refused,
 }
 
 /// Credit of a destination port as its sender knows it (protocol.md §6.2).
@@ -65,7 +69,12 @@ pub struct SendCredit {
 impl SendCredit {
     /// The credit of a port that has never answered.
     pub fn initial(bytes: u32, messages: u32) -> Self {
-        SendCredit { limit_bytes: bytes as u64, limit_messages: messages as u64, used_bytes: 0, used_messages: 0 }
+        SendCredit {
+            limit_bytes: bytes as u64,
+            limit_messages: messages as u64,
+            used_bytes: 0,
+            used_messages: 0,
+        }
     }
     fn affords(&self, bytes: u64) -> bool {
         self.used_bytes + bytes <= self.limit_bytes && self.used_messages < self.limit_messages
@@ -171,7 +180,7 @@ impl SendFlow {
 
     /// Appends a message; returns its number.
     pub fn push(&mut self, message: Outgoing) -> u64 {
-        self.messages.push_back(Unconfirmed { message, progress: Progress::Open });
+        self.messages.push_back(Unconfirmed { message, progress: Progress::Open, repeated: false });
         self.base + self.messages.len() as u64 - 1
     }
 
@@ -218,7 +227,13 @@ impl SendFlow {
     }
 
     /// The next thing that fits into `room` bytes of a packet whose whole room is `packet_room`.
-    pub fn take(&mut self, now: Instant, credit: &mut SendCredit, room: usize, packet_room: usize) -> Option<Take> {
+    pub fn take(
+        &mut self,
+        now: Instant,
+        credit: &mut SendCredit,
+        room: usize,
+        packet_room: usize,
+    ) -> Option<Take> {
         if now < self.blocked_until {
             return None;
         }
@@ -242,7 +257,9 @@ impl SendFlow {
             credit.charge(cost_of(&message));
         }
         self.cursor = match take {
-            Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => offset as u64 + len as u64,
+            Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => {
+                offset as u64 + len as u64
+            }
             _ => 0,
         };
         if self.cursor == 0 {
@@ -346,9 +363,10 @@ impl SendFlow {
     /// Whole messages were lost on the way.
     pub fn repeat_whole(&mut self, first: u64, count: u32) {
         for seq in first..first + count as u64 {
-            if let Some(entry) = self.message(seq)
+            if let Some(entry) = self.message_mut(seq)
                 && !matches!(entry.progress, Progress::Done)
             {
+                entry.repeated = true;
                 let len = entry.message.len;
                 self.again.push_back(Again { seq, offset: 0, len });
             }
@@ -357,7 +375,10 @@ impl SendFlow {
 
     /// A piece was lost on the way.
     pub fn repeat_part(&mut self, seq: u64, offset: u32, len: u32) {
-        if self.message(seq).is_some_and(|m| !matches!(m.progress, Progress::Done)) {
+        if let Some(entry) = self.message_mut(seq)
+            && !matches!(entry.progress, Progress::Done)
+        {
+            entry.repeated = true;
             self.again.push_back(Again { seq, offset: offset as u64, len: len as u64 });
         }
     }
@@ -373,9 +394,13 @@ impl SendFlow {
     }
 
     /// Ends the flow: every message that it still holds is handed to `fate`. Returns the
-    /// transfers that it had announced.
-    pub fn end(&mut self, mut fate: impl FnMut(Outgoing, Fate)) -> Vec<u32> {
+    /// transfers that it had announced. `refused`: low half of the number of a message that found no port.
+    pub fn end(&mut self, refused: Option<u32>, mut fate: impl FnMut(Outgoing, Fate)) -> Vec<u32> {
         let mut tokens = Vec::new();
+        // Nothing behind a message that was certainly not taken can have been delivered.
+        let refused = refused
+            .map(|low| expand(low, self.base))
+            .filter(|s| self.message(*s).is_some_and(|m| !m.repeated));
         let (base, next, cursor) = (self.base, self.next, self.cursor);
         for (i, entry) in self.messages.drain(..).enumerate() {
             let seq = base + i as u64;
@@ -383,7 +408,9 @@ impl SendFlow {
                 tokens.push(token);
             }
             // A confirmed message that is still here waits behind an open one: its receiver has it, its port not.
-            let told = if seq < next || (seq == next && cursor > 0) {
+            let told = if refused.is_some_and(|r| seq >= r) {
+                Fate::Refused
+            } else if seq < next || (seq == next && cursor > 0) {
                 Fate::Unknown
             } else {
                 Fate::NotSent
@@ -403,7 +430,14 @@ fn cost_of(message: &Outgoing) -> u64 {
 }
 
 /// Cuts the bytes `offset..offset + len` of a message to what fits.
-fn piece(seq: u64, message: Outgoing, offset: u64, len: u64, room: usize, packet_room: usize) -> Option<Take> {
+fn piece(
+    seq: u64,
+    message: Outgoing,
+    offset: u64,
+    len: u64,
+    room: usize,
+    packet_room: usize,
+) -> Option<Take> {
     if message.len > limits::EAGER_BYTES_MAX {
         return (room >= ANNOUNCE_BYTES).then_some(Take::Announce { seq, message, token: None });
     }
@@ -505,7 +539,7 @@ mod tests {
         }
         flow.take(Instant(1), &mut credit, 1000, 1400).unwrap();
         let mut told = vec![];
-        flow.end(|m, fate| told.push((m.buffer.0, fate)));
+        flow.end(None, |m, fate| told.push((m.buffer.0, fate)));
         assert_eq!(told, [(0, Fate::Unknown), (1, Fate::NotSent), (2, Fate::NotSent)]);
     }
 }

@@ -235,7 +235,8 @@ impl Sent {
 
     /// Whether the books are full (protocol.md §5.6).
     pub fn is_full(&self) -> bool {
-        self.trains.len() >= limits::INFLIGHT_TRAINS_MAX || self.inflight_packets >= limits::INFLIGHT_PACKETS_MAX
+        self.trains.len() >= limits::INFLIGHT_TRAINS_MAX
+            || self.inflight_packets >= limits::INFLIGHT_PACKETS_MAX
     }
 
     /// When the newest packet that waits for acknowledgement was sent.
@@ -370,7 +371,12 @@ impl Sent {
 
     /// Declares lost what is `reorder` packets or `threshold` older than the newest acknowledged packet. Returns
     /// the packets lost and when to look again.
-    pub fn detect(&mut self, now: Instant, threshold: Duration, mut each: impl FnMut(Item)) -> (u64, Instant) {
+    pub fn detect(
+        &mut self,
+        now: Instant,
+        threshold: Duration,
+        mut each: impl FnMut(Item),
+    ) -> (u64, Instant) {
         let Some(largest) = self.largest_acked else { return (0, Instant::NEVER) };
         let (mut packets, mut again) = (0, Instant::NEVER);
         for train in self.trains.iter_mut() {

@@ -60,7 +60,9 @@ impl Node {
         fixed: bool,
         wait: Duration,
     ) {
-        let known = |a: &Attempt| (a.bearer == bearer && a.to == *to) || (node.is_some() && a.node == node && !a.fixed);
+        let known = |a: &Attempt| {
+            (a.bearer == bearer && a.to == *to) || (node.is_some() && a.node == node && !a.fixed)
+        };
         if let Some(old) = self.attempts.iter_mut().find(|a| known(a)) {
             old.fixed |= fixed;
             return;
@@ -75,7 +77,17 @@ impl Node {
         let number = self.next_attempt;
         let next_at = now + wait;
         let to = to.clone();
-        self.attempts.push(Attempt { bearer, to, node, number, slot, tries: 0, started_at: next_at, next_at, fixed });
+        self.attempts.push(Attempt {
+            bearer,
+            to,
+            node,
+            number,
+            slot,
+            tries: 0,
+            started_at: next_at,
+            next_at,
+            fixed,
+        });
     }
 
     pub(super) fn retry_attempts(&mut self, now: Instant) {
@@ -84,7 +96,8 @@ impl Node {
             if attempt.next_at > now {
                 continue;
             }
-            let (bearer, to, number, slot) = (attempt.bearer, attempt.to.clone(), attempt.number, attempt.slot);
+            let (bearer, to, number, slot) =
+                (attempt.bearer, attempt.to.clone(), attempt.number, attempt.slot);
             let hello = self.hello(self.session_id(slot), number, bearer);
             let mut out = Vec::new();
             hello.emit_packet(PacketType::Init, SessionId(0), now.stamp(), &mut out);
@@ -126,7 +139,8 @@ impl Node {
                 attempt.node = Some(node);
             }
         }
-        let settled: Vec<usize> = self.attempts.iter().filter(|a| a.node == Some(node)).map(|a| a.slot).collect();
+        let settled: Vec<usize> =
+            self.attempts.iter().filter(|a| a.node == Some(node)).map(|a| a.slot).collect();
         for slot in settled {
             self.slots[slot].reserved = false;
         }
@@ -178,7 +192,14 @@ impl Node {
         Some(hello)
     }
 
-    pub(super) fn on_init(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, body: &[u8], store: &mut dyn Store) {
+    pub(super) fn on_init(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        body: &[u8],
+        store: &mut dyn Store,
+    ) {
         let Some(hello) = self.hello_for_us(body) else { return };
         if hello.node == self.config.node {
             if hello.incarnation != self.config.incarnation {
@@ -262,7 +283,10 @@ impl Node {
     ) {
         let Some(hello) = self.hello_for_us(body) else { return };
         let slot = (header.to.0 & 0xffff) as usize;
-        let ours = self.attempts.iter().any(|a| a.slot == slot && a.number == hello.attempt && a.next_at != Instant::NEVER);
+        let ours = self
+            .attempts
+            .iter()
+            .any(|a| a.slot == slot && a.number == hello.attempt && a.next_at != Instant::NEVER);
         if !ours || self.session_id(slot) != header.to || hello.echo != self.config.incarnation {
             return;
         }
@@ -271,7 +295,8 @@ impl Node {
         }
         if let Some(&old) = self.by_node.get(&hello.node) {
             // Both openings went through: the lower identity's session stays.
-            let same_life = self.slots[old].session.as_ref().is_some_and(|s| s.peer.incarnation == hello.incarnation);
+            let same_life =
+                self.slots[old].session.as_ref().is_some_and(|s| s.peer.incarnation == hello.incarnation);
             if same_life && self.config.node > hello.node {
                 return self.settle_attempts(hello.node, bearer, from);
             }
@@ -280,10 +305,20 @@ impl Node {
         self.establish(now, slot, bearer, from, &hello, true);
     }
 
-    fn establish(&mut self, now: Instant, slot: usize, bearer: BearerId, from: &MediaAddress, hello: &Hello, initiator: bool) {
+    fn establish(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        bearer: BearerId,
+        from: &MediaAddress,
+        hello: &Hello,
+        initiator: bool,
+    ) {
         let index = self.session_id(slot);
         let mut session = Session::new(now, index, hello.into(), initiator, hello.attempt, &self.config);
-        let Some(spec) = link_spec(&self.bearers, LinkId(0), bearer, from, hello.bearer, &session) else { return };
+        let Some(spec) = link_spec(&self.bearers, LinkId(0), bearer, from, hello.bearer, &session) else {
+            return;
+        };
         session.add_link(now, spec, &self.config);
         self.slots[slot].session = Some(Box::new(session));
         self.slots[slot].reserved = false;
@@ -300,7 +335,8 @@ impl Node {
         let mut wanted = Vec::new();
         for (i, own) in self.bearers.iter().enumerate() {
             let rank = self.bearers[..i].iter().filter(|b| b.info.reaches(&own.info.address)).count();
-            let there: Vec<_> = session.peer.bearers.iter().filter(|p| own.info.reaches(&p.address)).collect();
+            let there: Vec<_> =
+                session.peer.bearers.iter().filter(|p| own.info.reaches(&p.address)).collect();
             if !there.is_empty() && !own.info.ambiguous {
                 let choice = there[rank % there.len()];
                 wanted.push((BearerId(i as u8), choice.address.clone(), choice.bearer));
@@ -313,7 +349,14 @@ impl Node {
     }
 
     /// A further pair of attachments over which a peer may be reached.
-    pub(super) fn add_candidate(&mut self, now: Instant, node: NodeId, bearer: BearerId, to: &MediaAddress, peer: BearerId) {
+    pub(super) fn add_candidate(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        bearer: BearerId,
+        to: &MediaAddress,
+        peer: BearerId,
+    ) {
         let Some(&slot) = self.by_node.get(&node) else { return };
         let Some(session) = &mut self.slots[slot].session else { return };
         let full = session.links.len() >= limits::LINKS_MAX;
@@ -328,7 +371,13 @@ impl Node {
     }
 
     /// "Your session does not exist here", at most every 5 ms.
-    pub(super) fn send_reset(&mut self, now: Instant, bearer: BearerId, to: &MediaAddress, session: SessionId) {
+    pub(super) fn send_reset(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        to: &MediaAddress,
+        session: SessionId,
+    ) {
         if now < self.reset_at {
             return;
         }
@@ -395,7 +444,9 @@ fn link_spec(
 ) -> Option<LinkSpec> {
     let own = &bearers.get(bearer.0 as usize)?.info;
     let theirs = session.peer.bearers.iter().find(|b| b.bearer == peer_bearer);
-    let mtu = theirs.map_or(own.mtu, |t| own.mtu.min(t.mtu)).clamp(limits::DATAGRAM_BYTES_BASE, limits::DATAGRAM_BYTES_MAX);
+    let mtu = theirs
+        .map_or(own.mtu, |t| own.mtu.min(t.mtu))
+        .clamp(limits::DATAGRAM_BYTES_BASE, limits::DATAGRAM_BYTES_MAX);
     let window = theirs.map_or(own.window, |t| t.window_bytes).max(16_384);
     Some(LinkSpec { id, bearer, peer_bearer, to: to.clone(), mtu, window, lossless: false })
 }

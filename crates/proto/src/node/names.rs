@@ -65,7 +65,9 @@ impl Node {
         while session.control_has_room() {
             let mut records = Vec::new();
             match feed.take(&self.log, RECORDS_PER_FRAME, &mut records) {
-                Ok(Some(log_seq)) => session.notify(Notice::Bindings { origin, incarnation, log_seq, records }),
+                Ok(Some(log_seq)) => {
+                    session.notify(Notice::Bindings { origin, incarnation, log_seq, records })
+                }
                 Ok(None) => break,
                 Err(Behind) => unreachable!("the log is trimmed only up to what every feed still needs"),
             }

@@ -83,7 +83,7 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
-    /// Sends a message: its bytes must stay until the store is told to release them.
+    /// Sends a message of `body.1` bytes: they must stay until the store is told to release them.
     pub fn send(
         &mut self,
         now: Instant,
@@ -91,9 +91,9 @@ impl Node {
         to: Destination,
         class: Class,
         tag: Option<u64>,
-        buffer: BufferId,
-        len: u64,
+        body: (BufferId, u64),
     ) -> Result<PortAddress, SendError> {
+        let (buffer, len) = body;
         if !self.has_port(port) {
             return Err(SendError::Closed(port));
         }
@@ -113,7 +113,12 @@ impl Node {
     }
 
     /// One of the ports that have bound `service`: those that can take a message now first, else any.
-    fn pick(&mut self, port: PortId, class: Class, service: ServiceAddress) -> Result<PortAddress, SendError> {
+    fn pick(
+        &mut self,
+        port: PortId,
+        class: Class,
+        service: ServiceAddress,
+    ) -> Result<PortAddress, SendError> {
         let own = self.config.node;
         let (slots, by_node) = (&self.slots, &self.by_node);
         let ready = |to: PortAddress| {
@@ -150,7 +155,8 @@ impl Node {
             return;
         }
         let promised: u64 = given().map(|g| g.limit_bytes.saturating_sub(g.received_bytes)).sum();
-        let promised_messages: u64 = given().map(|g| g.limit_messages.saturating_sub(g.received_messages)).sum();
+        let promised_messages: u64 =
+            given().map(|g| g.limit_messages.saturating_sub(g.received_messages)).sum();
         let mut free = bytes.saturating_sub(promised);
         // A share is left for whoever comes next, and nobody is left with less than a large eager message: promises
         // are not taken back, so the floor may promise more than there is, and REFUSE mends what that breaks.
@@ -159,14 +165,17 @@ impl Node {
         for slot in &mut self.slots {
             let Some(session) = &mut slot.session else { continue };
             let Some(given) = session.given_credit(port) else { continue };
-            let wish = (given.received_bytes + bytes / (count + 1)).saturating_sub(given.limit_bytes).min(free);
-            let wish_messages =
-                (given.received_messages + messages / (count + 1)).saturating_sub(given.limit_messages).min(free_messages);
+            let wish =
+                (given.received_bytes + bytes / (count + 1)).saturating_sub(given.limit_bytes).min(free);
+            let wish_messages = (given.received_messages + messages / (count + 1))
+                .saturating_sub(given.limit_messages)
+                .min(free_messages);
             free -= wish;
             free_messages -= wish_messages;
             let wish = wish.max((given.received_bytes + floor).saturating_sub(given.limit_bytes));
             let least = if messages >= MESSAGE_FLOOR { MESSAGE_FLOOR } else { 0 };
-            let wish_messages = wish_messages.max((given.received_messages + least).saturating_sub(given.limit_messages));
+            let wish_messages =
+                wish_messages.max((given.received_messages + least).saturating_sub(given.limit_messages));
             let (limit, limit_messages) = (given.limit_bytes + wish, given.limit_messages + wish_messages);
             session.give_credit(port, limit, limit_messages);
         }

@@ -28,6 +28,7 @@ impl Session {
         };
         if told.packets + told.spurious > 0 {
             link.pto_count = 0;
+            link.restart_pto(cx.now);
             if let Some(size) = told.bytes.checked_div(told.packets) {
                 link.mtu.on_packet_acked(size as u16);
             }
@@ -85,7 +86,13 @@ impl Session {
     }
 
     /// Everything in `items` arrived.
-    fn confirm(&mut self, store: &mut dyn Store, items: &mut Vec<Item>, link: usize, now: crate::time::Instant) {
+    fn confirm(
+        &mut self,
+        store: &mut dyn Store,
+        items: &mut Vec<Item>,
+        link: usize,
+        now: crate::time::Instant,
+    ) {
         for item in items.drain(..) {
             match item {
                 Item::Messages { flow, first, count } => {
@@ -131,7 +138,9 @@ impl Session {
     pub(super) fn repeat(&mut self, items: &mut Vec<Item>, _link: usize) {
         for item in items.drain(..) {
             match item {
-                Item::Messages { flow, first, count } => self.repeat_in_flow(flow, |f| f.repeat_whole(first, count)),
+                Item::Messages { flow, first, count } => {
+                    self.repeat_in_flow(flow, |f| f.repeat_whole(first, count))
+                }
                 Item::Rts { flow, seq } => self.repeat_in_flow(flow, |f| f.repeat_whole(seq, 1)),
                 Item::Fragment { flow, seq, offset, len } => {
                     self.repeat_in_flow(flow, |f| f.repeat_part(seq, offset, len));
@@ -139,7 +148,8 @@ impl Session {
                 Item::Extent { token, offset, len } => {
                     let Some(transfer) = self.sending.transfers.get_mut(token) else { continue };
                     transfer.repeat(offset, len);
-                    let class = self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
+                    let class =
+                        self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
                     self.schedule.enqueue_transfer(token, class, transfer);
                 }
                 Item::Control { number } => self.control.repeat(number),

@@ -102,7 +102,8 @@ impl Schedule {
     /// The link for small messages: least expected delay, with a preference for the last choice.
     pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
         let delay = |l: &Link| l.delay(1_500).0;
-        let best = links.iter().enumerate().filter(|(_, l)| l.open() && l.room() > 0).min_by_key(|(_, l)| delay(l));
+        let best =
+            links.iter().enumerate().filter(|(_, l)| l.open() && l.room() > 0).min_by_key(|(_, l)| delay(l));
         let best = best.map(|(i, _)| i);
         if let (Some(old), Some(new)) = (self.choice, best)
             && links.get(old).is_some_and(|l| l.open() && l.room() > 0 && !l.blocked)

@@ -12,7 +12,9 @@ use crate::time::Instant;
 use crate::train::{Train, TrainId};
 use crate::transfer::SendTransfer;
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
-use crate::wire::{self, Fragment, Header, LinkStatus, Message, PacketType, Probe, ProbeKind, TransferFragment};
+use crate::wire::{
+    self, Fragment, Header, LinkStatus, Message, PacketType, Probe, ProbeKind, TransferFragment,
+};
 
 /// What became of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +58,10 @@ impl Fill<'_> {
     }
     fn item(&mut self, item: Item) {
         self.eliciting = true;
-        if let (Item::Messages { flow, first, count }, Some((packet, Item::Messages { flow: f, first: s, count: c }))) =
-            (item, self.items.last_mut())
+        if let (
+            Item::Messages { flow, first, count },
+            Some((packet, Item::Messages { flow: f, first: s, count: c })),
+        ) = (item, self.items.last_mut())
             && *packet == self.packet
             && *f == flow
             && *s + *c as u64 == first
@@ -93,12 +97,12 @@ impl Session {
         let open = link.usable() && (link.status == LinkStatus::Active || self.only_standby(index));
         let link = &mut self.links[index];
         let room = if open { link.room() } else { 0 };
-        let overdraft = if open && !link.sent.is_full() { limits::SMALL_OVERDRAFT_BYTES } else { 0 };
+        let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
         let items = link.sent.items();
         let small = open && !self.schedule.is_empty() && self.may_take_small(index);
         let budget = if room > 0 { room.min(self.links[index].train_bytes()).max(limit as u64) } else { 0 };
-        let small = small && room + overdraft > 0;
+        let small = small && small_room > 0;
         let mut fill = Fill {
             now: cx.now,
             link: index,
@@ -220,12 +224,16 @@ impl Session {
         if any_eliciting {
             let last_bytes = (train.bytes - (count as usize - 1) * limit.min(train.segment_bytes)) as u16;
             let packet_bytes = train.segment_bytes as u16;
+            if link.sent.is_empty() {
+                link.restart_pto(cx.now);
+            }
             link.sent.push(cx.now, NewTrain { count, packet_bytes, last_bytes, items, extent });
         } else {
             link.sent.recycle(items);
             link.sent.skip(count as u64);
         }
-        train.id = TrainId { session: self.index.0, link: link.spec.id.0, first, count, tracked: any_eliciting };
+        train.id =
+            TrainId { session: self.index.0, link: link.spec.id.0, first, count, tracked: any_eliciting };
         true
     }
 
@@ -249,8 +257,13 @@ impl Session {
         };
         let header = self.header(&fill);
         fill.train.begin_packet(&header);
-        let probe =
-            Probe { id: size as u64, about: self.links[index].spec.id, kind: ProbeKind::Mtu, target: 0, size };
+        let probe = Probe {
+            id: size as u64,
+            about: self.links[index].spec.id,
+            kind: ProbeKind::Mtu,
+            target: 0,
+            size,
+        };
         fill.train.with_head(|head| probe.emit(head));
         let left = fill.room();
         fill.train.pad(left);
@@ -338,8 +351,11 @@ impl Session {
             }
             given.dirty = false;
             (given.told_bytes, given.told_messages) = (given.limit_bytes, given.limit_messages);
-            let credit =
-                wire::Credit { port: given.port, messages: given.limit_messages as u32, bytes: given.limit_bytes };
+            let credit = wire::Credit {
+                port: given.port,
+                messages: given.limit_messages as u32,
+                bytes: given.limit_bytes,
+            };
             fill.train.with_head(|head| credit.emit(head));
             fill.eliciting = true;
             fill.items.push((fill.packet, Item::Credit { port: given.port }));

@@ -1,7 +1,7 @@
 //! The applications of a node: what they send, what they do with what arrives.
 
 use super::{Event, World};
-use crate::check::{PortKey, Target};
+use crate::check::{PortKey, TINY_CLASS, Target};
 use crate::content;
 use crate::plan::Plan;
 use crate::prng::Prng;
@@ -14,8 +14,6 @@ use polyrail_proto::id::{NodeId, PortAddress, PortId};
 /// Services of a run are instances 0..8 of this type.
 const SERVICE_KIND: u32 = 1_000;
 const INSTANCES: u64 = 8;
-/// The class of messages that carry no number.
-const TINY_CLASS: u8 = 2;
 /// Most things that an application takes from a port at one time.
 const POLL_MOST: usize = 64;
 
