@@ -16,7 +16,6 @@ use polyrail_proto::id::{BearerId, BufferId, Incarnation, NodeId, PortId};
 use polyrail_proto::limits;
 use polyrail_proto::link::state::LinkState;
 use polyrail_proto::node::{Datagrams, Source};
-use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{BearerInfo, Config, Destination, Event, Node, Piece, Store, Train};
@@ -64,9 +63,14 @@ fn media(address: &Address) -> MediaAddress {
     MediaAddress::from_bytes(&bytes[..length]).unwrap_or_default()
 }
 
+/// Later lives have larger numbers; a clone's differ from the original's, as their random parts would.
+fn incarnation(spec: &NodeSpec) -> Incarnation {
+    Incarnation(1_000 + u64::from(spec.life) + ((spec.host & 0xff) << 32))
+}
+
 /// The settings of a node of a run.
 pub fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
-    let mut config = Config::new(NodeId(spec.id), Incarnation(1_000 + u64::from(spec.life)));
+    let mut config = Config::new(NodeId(spec.id), incarnation(spec));
     config.host = spec.host;
     config.seed = spec.seed;
     config.tolerance = Duration::ns(plan.tolerance_ns);

@@ -11,7 +11,8 @@ fn a_partition_heals() {
         let mut plan = plan(seed, 3, 2);
         plan.start_ns = 200_000_000;
         plan.tolerance_ns = 200_000_000;
-        plan.heal_ns = 900_000_000;
+        plan.heal_ns = 2_500_000_000;
+        plan.workload.until_ns = 3_000_000_000;
         plan.workload.messages = 4_000;
         plan.faults.push(fault(FaultKind::Isolation, 0, 2, 250, 900));
         let outcome = good(plan);
