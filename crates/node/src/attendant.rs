@@ -94,7 +94,10 @@ impl Attendant {
         let Some(probe) = &self.probe else { return };
         for (index, name, was) in &mut self.devices {
             // An interface that is gone has no carrier either.
-            let is = interface::carrier(probe, name).unwrap_or(false);
+            let carrier = interface::carrier(probe, name).unwrap_or(false);
+            // A carrier that is back is of use only once the system uses it: a question asked before is lost, and
+            // with it the neighbour's address for a second.
+            let is = carrier && (*was || interface::in_service(probe, name).unwrap_or(false));
             if is != *was {
                 *was = is;
                 shared.drive.engine().carrier(now_ns(), *index, is);

@@ -66,6 +66,8 @@ pub struct Link {
     pub carrier: bool,
     /// The bearer took nothing at the last try.
     pub blocked: bool,
+    /// Damped, but no other link is left: better a link that fails often than none.
+    pub pressed: bool,
     /// Probe time-outs since the last proof of life.
     pub pto_count: u32,
     pub(crate) replies: ArrayVec<ProbeReply, 8>,
@@ -105,6 +107,7 @@ impl Link {
             stats: LinkStats::default(),
             carrier: true,
             blocked: false,
+            pressed: false,
             pto_count: 0,
             replies: ArrayVec::new(),
             probe: Some(ProbeKind::Join),
@@ -126,7 +129,7 @@ impl Link {
 
     /// Whether messages may use it.
     pub fn usable(&self) -> bool {
-        self.carrier && self.state.usable() && self.status != LinkStatus::Down
+        self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
     }
 
     /// Whether new messages may choose it.

@@ -88,6 +88,8 @@ struct Receiving {
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
     refuse: VecDeque<Refuse>,
+    /// Ports of the peer that closed lately: late copies of what they sent must not open their flows anew.
+    closed: VecDeque<PortId>,
 }
 
 /// Who is at the other end.
@@ -162,6 +164,8 @@ pub struct Session {
     scratch: Vec<Item>,
 }
 
+/// Closed ports of a peer that are remembered; late copies are milliseconds late, not this many ports.
+const CLOSED_PORTS_MAX: usize = 1_024;
 /// How long after its last message a session keeps the keepalives of a busy one.
 const BUSY_FOR: Duration = Duration::s(1);
 /// A session that confirmed nothing for this long is given up when a reset says that the peer does not know it.
@@ -335,6 +339,10 @@ impl Session {
 
     /// The peer's port is gone: its flows end, and what was on its way to it failed.
     fn peer_port_closed(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        if self.receiving.closed.len() >= CLOSED_PORTS_MAX {
+            self.receiving.closed.pop_front();
+        }
+        self.receiving.closed.push_back(port);
         let keys: Vec<FlowKey> = self.receiving.by_key.keys().filter(|k| k.from == port).copied().collect();
         for key in keys {
             self.end_receive_flow(cx.store, key);
@@ -528,7 +536,9 @@ impl Session {
         self.repeat(&mut items, index);
         self.scratch = items;
         if silent {
-            self.link_event(cx, index, LinkEvent::Silence);
+            // A damped link in use for want of others has no suspicion to pass through.
+            let event = if self.links[index].pressed { LinkEvent::SendFailed } else { LinkEvent::Silence };
+            self.link_event(cx, index, event);
         }
     }
 
@@ -577,6 +587,10 @@ impl Session {
     }
 
     pub(crate) fn note_isolation(&mut self, now: Instant) {
+        let sound = self.links.iter().any(|l| l.carrier && l.state.usable());
+        for link in &mut self.links {
+            link.pressed = !sound && link.state.state() == crate::link::state::LinkState::Damped;
+        }
         if self.is_up() {
             self.isolated_since = None;
         } else if self.isolated_since.is_none() {

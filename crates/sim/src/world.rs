@@ -20,6 +20,7 @@ use crate::prng::Prng;
 use crate::queue::{EventQueue, MS, TimeNs};
 use crate::subject::{Happening, Subject};
 use app::App;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 /// What a new life of a node is made from.
@@ -76,6 +77,8 @@ pub struct World {
     garbage: Prng,
     /// Per station: since when its node knows that the carrier is gone.
     carrier_known_lost_ns: Vec<Option<TimeNs>>,
+    /// Which node has met which, in their present lives.
+    met: BTreeSet<(usize, usize)>,
     finished_at_ns: Option<TimeNs>,
     wakes: Vec<Wake>,
     happenings: Vec<Happening>,
@@ -124,6 +127,7 @@ impl World {
             oracle: Oracle::default(),
             coverage: Coverage::default(),
             carrier_known_lost_ns: vec![None; stations],
+            met: BTreeSet::new(),
             finished_at_ns: None,
             wakes: Vec::new(),
             happenings: Vec::new(),
@@ -246,6 +250,7 @@ impl World {
         for port in state.app.take_ports() {
             self.oracle.on_port_gone(port);
         }
+        self.met.retain(|(a, b)| *a != index && *b != index);
         let mut network = lock(&self.network);
         network.set_listening(index, false);
         network.record.on_restart(index);
@@ -321,6 +326,7 @@ impl World {
             Happening::NodeUp(id) => {
                 self.coverage.add("event", "node up", 1);
                 self.note(|| format!("node {node} meets {id:x}"));
+                self.met.extend(self.node_of_id(id).map(|peer| (node, peer)));
             }
             Happening::DuplicateIdentity(id) => {
                 self.coverage.add("event", "duplicate identity", 1);

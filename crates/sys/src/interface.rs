@@ -7,7 +7,7 @@ mod netlink;
 
 use std::net::IpAddr;
 
-pub use carrier::carrier;
+pub use carrier::{carrier, in_service};
 pub use list::list;
 pub use monitor::{LinkChange, LinkMonitor};
 

@@ -343,6 +343,10 @@ impl Session {
             self.receiving.last = Some((key, k));
             return Ok(k);
         }
+        if self.receiving.closed.contains(&m.from) {
+            cx.drops.duplicate_message += 1;
+            return Err(Taken::Yes);
+        }
         if !cx.store.has_port(m.to) {
             return Err(self.refuse(m, RefuseReason::NoPort));
         }

@@ -108,7 +108,10 @@ pub struct Record {
     /// A datagram that a station sent not long ago, for the adversary.
     samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
-    numbers: BTreeMap<Stream, u64>,
+    /// Number used last, and the count of handshakes of the two nodes when the stream began.
+    numbers: BTreeMap<Stream, (u64, u64)>,
+    /// Handshake packets between two nodes, the smaller index first.
+    handshakes: BTreeMap<(usize, usize), u64>,
     hash: u64,
 }
 
@@ -188,10 +191,9 @@ impl Record {
         datagram: &[u8],
     ) {
         *self.packets.entry(peek.kind).or_default() += 1;
+        let pair = (streams.0.min(streams.1), streams.0.max(streams.1));
         if peek.kind == peek::TYPE_INIT || peek.kind == peek::TYPE_RESP {
-            // A session may begin anew between these two: its numbers start from the beginning.
-            let (a, b) = streams;
-            self.numbers.retain(|s, _| (s.0, s.1) != (a, b) && (s.0, s.1) != (b, a));
+            *self.handshakes.entry(pair).or_default() += 1;
         }
         if peek.kind != peek::TYPE_DATA {
             return;
@@ -199,10 +201,15 @@ impl Record {
         for kind in peek::frame_types(datagram) {
             *self.frames.entry(kind).or_default() += 1;
         }
-        let last = self.numbers.insert((streams.0, streams.1, peek.session, peek.link), peek.number);
-        if last.is_some_and(|last| peek.number <= last) && self.reused.is_none() {
+        // A number below the last one is a new session if there was a handshake since the stream began.
+        let handshakes = self.handshakes.get(&pair).copied().unwrap_or(0);
+        let stream = (streams.0, streams.1, peek.session, peek.link);
+        let (last, began) = self.numbers.get(&stream).copied().unwrap_or((0, u64::MAX));
+        let fresh = began == u64::MAX || peek.number <= last && handshakes > began;
+        if !fresh && peek.number <= last && self.reused.is_none() {
             self.reused = Some(Reused { at_ns: now_ns, from, peek });
         }
+        self.numbers.insert(stream, (peek.number, if fresh { handshakes } else { began }));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::content;
 use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::queue::{MS, TimeNs, US};
-use crate::subject::{Happening, SendAnswer, To};
+use crate::subject::{FailReason, Happening, SendAnswer, To};
 use crate::workload::Action;
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
@@ -276,7 +276,12 @@ impl World {
                 self.note(|| format!("{key} is told that message {id} failed: {reason:?}"));
                 self.coverage.add("failure", format!("{reason:?}"), 1);
                 let excused = match self.oracle.ends(id) {
-                    Some((from, Target::Port(to))) => self.excused(from.node, to.node),
+                    Some((from, Target::Port(to))) => {
+                        // A session that never came up fails what was handed to it.
+                        let met = from.node == to.node || self.met.contains(&(from.node, to.node));
+                        let early = !met && reason == FailReason::NotSent;
+                        early || self.excused(from.node, to.node)
+                    }
                     Some((from, Target::Service(..))) => {
                         (0..self.plan.nodes).any(|peer| peer != from.node && self.excused(from.node, peer))
                     }
