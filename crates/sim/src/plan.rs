@@ -84,13 +84,14 @@ impl Plan {
         // A span of common silence begins where some rail's silence begins.
         let starts = silent.iter().flatten().map(|span| span.0);
         starts
-            .filter_map(|start_ns| {
+            .filter(|start_ns| {
+                let start_ns = *start_ns;
                 let ends = silent.iter().map(|spans| {
                     let covering = spans.iter().filter(|span| span.0 <= start_ns && start_ns < span.1);
                     covering.map(|span| span.1).max().unwrap_or(0)
                 });
                 let end_ns = ends.min().unwrap_or(0);
-                (end_ns > start_ns && end_ns - start_ns >= patience_ns).then_some(start_ns)
+                end_ns > start_ns && end_ns - start_ns >= patience_ns
             })
             .min()
     }

@@ -111,6 +111,7 @@ pub trait Subject {
     /// Takes a binding back.
     fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange);
     /// Sends `bytes` from `port`. `id` comes back in [`Happening::Failed`].
+    #[expect(clippy::too_many_arguments, reason = "one call with all that an application can say")]
     fn send(
         &mut self,
         now_ns: u64,

@@ -91,7 +91,7 @@ const AFTERMATH_NS: TimeNs = 50 * MS;
 
 /// The identity of node `index` in a run with `seed`.
 pub fn node_id(seed: u64, index: usize) -> u64 {
-    (crate::prng::mix(seed) << 8 | index as u64 + 1) & 0x7fff_ffff_ffff_ffff
+    ((crate::prng::mix(seed) << 8) | (index as u64 + 1)) & 0x7fff_ffff_ffff_ffff
 }
 
 impl World {
