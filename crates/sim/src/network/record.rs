@@ -108,10 +108,10 @@ pub struct Record {
     /// A datagram that a station sent not long ago, for the adversary.
     samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
-    /// Number used last, and the count of handshakes of the two nodes when the stream began.
-    numbers: BTreeMap<Stream, (u64, u64)>,
-    /// Handshake packets between two nodes, the smaller index first.
-    handshakes: BTreeMap<(usize, usize), u64>,
+    /// Number used last.
+    numbers: BTreeMap<Stream, u64>,
+    /// Until when a session between two nodes (the smaller index first) may begin anew, after a handshake.
+    renewal_until_ns: BTreeMap<(usize, usize), TimeNs>,
     hash: u64,
 }
 
@@ -193,7 +193,7 @@ impl Record {
         *self.packets.entry(peek.kind).or_default() += 1;
         let pair = (streams.0.min(streams.1), streams.0.max(streams.1));
         if peek.kind == peek::TYPE_INIT || peek.kind == peek::TYPE_RESP {
-            *self.handshakes.entry(pair).or_default() += 1;
+            self.renewal_until_ns.insert(pair, now_ns + RENEWAL_NS);
         }
         if peek.kind != peek::TYPE_DATA {
             return;
@@ -201,17 +201,17 @@ impl Record {
         for kind in peek::frame_types(datagram) {
             *self.frames.entry(kind).or_default() += 1;
         }
-        // A number below the last one is a new session if there was a handshake since the stream began.
-        let handshakes = self.handshakes.get(&pair).copied().unwrap_or(0);
-        let stream = (streams.0, streams.1, peek.session, peek.link);
-        let (last, began) = self.numbers.get(&stream).copied().unwrap_or((0, u64::MAX));
-        let fresh = began == u64::MAX || peek.number <= last && handshakes > began;
-        if !fresh && peek.number <= last && self.reused.is_none() {
+        // Around a handshake, packets of the old session and of the new one may alternate.
+        let renewal = self.renewal_until_ns.get(&pair).is_some_and(|until_ns| now_ns < *until_ns);
+        let last = self.numbers.insert((streams.0, streams.1, peek.session, peek.link), peek.number);
+        if !renewal && last.is_some_and(|last| peek.number <= last) && self.reused.is_none() {
             self.reused = Some(Reused { at_ns: now_ns, from, peek });
         }
-        self.numbers.insert(stream, (peek.number, if fresh { handshakes } else { began }));
     }
 }
+
+/// How long the packets of two sessions may alternate.
+const RENEWAL_NS: TimeNs = 50_000_000;
 
 /// One line about a train, for traces.
 pub fn describe(unit: &Unit) -> String {
