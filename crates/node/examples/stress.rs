@@ -34,6 +34,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     port.wait_for(SERVICE, Some(Duration::from_secs(10)))?;
+    let node = std::sync::Arc::new(node);
+    let own = node.clone();
+    let start = std::time::Instant::now();
+    std::thread::spawn(move || loop {
+        std::thread::sleep(Duration::from_millis(1));
+        for e in own.events() {
+            if !matches!(e, polyrail::NodeEvent::Names) { println!("{:?} {e:?}", start.elapsed()); }
+        }
+    });
     let ticks = node.port()?;
     std::thread::spawn(move || {
         for n in 0..100000u64 {

@@ -3,7 +3,7 @@
 use polyrail::engine::client::{Arrival, Exchange};
 use polyrail::engine::{Budget, Client, Engine};
 use polyrail::{Class, Destination, NodeId, Scope, ServiceAddress, ServiceRange};
-use polyrail_bearer::MemoryHub;
+use polyrail_bearer::{FaultBearer, Faults, MemoryHub};
 use polyrail_proto::Config;
 use polyrail_proto::id::Incarnation;
 use polyrail_shm::Sizes;
@@ -80,6 +80,34 @@ fn two_nodes_meet_by_beacon_and_a_message_finds_its_service() {
     world.run(5);
     let Some(Arrival::Message(envelope, offset)) = client.poll() else { panic!("no answer") };
     assert_eq!((client.bytes(offset, envelope.len), envelope.tag), (&b"yes"[..], Some(9)));
+    assert_eq!(client.unconfirmed(), 0);
+}
+
+#[test]
+fn links_that_died_together_come_back_as_soon_as_they_can() {
+    let mut world = World::new(2, 0);
+    let mut controls = vec![];
+    for (seed, hub) in [MemoryHub::new(), MemoryHub::new()].iter().enumerate() {
+        for (n, engine) in world.engines.iter_mut().enumerate() {
+            let bearer = FaultBearer::new(hub.bearer(n as u32), seed as u64, Faults::default());
+            controls.push(bearer.control());
+            engine.add_bearer(world.now_ns, Box::new(bearer));
+        }
+    }
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(300);
+    send(&mut client, &[1; 200_000]);
+    for silent in [true, false] {
+        controls.iter().for_each(|c| c.silence(silent));
+        for _ in 0..20 {
+            send(&mut client, &[2; 3_000]);
+            world.run(10);
+        }
+    }
+    let status = world.engines[0].status(world.now_ns);
+    assert!(status.links.iter().all(|l| l.state != "down"), "{:#?}", status.links);
     assert_eq!(client.unconfirmed(), 0);
 }
 

@@ -536,9 +536,7 @@ impl Session {
         self.repeat(&mut items, index);
         self.scratch = items;
         if silent {
-            // A damped link in use for want of others has no suspicion to pass through.
-            let event = if self.links[index].pressed { LinkEvent::SendFailed } else { LinkEvent::Silence };
-            self.link_event(cx, index, event);
+            self.link_event(cx, index, LinkEvent::Silence);
         }
     }
 
@@ -572,7 +570,8 @@ impl Session {
                     items.clear();
                 }
                 self.repeat(&mut items, index);
-                self.control.push(Notice::LinkSet(id, LinkStatus::Down));
+                let next = self.links[index].sent.next() as u32;
+                self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
             }
             Probation => link.window.probation(cx.now),
             Up => link.pto_count = 0,

@@ -144,7 +144,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         probe_reply().prop_map(Frame::ProbeReply),
         (any::<(u32, u16)>(), status).prop_map(|((control, link), status)| {
-            Frame::LinkSet(LinkSet { control, link: LinkId(link), status })
+            Frame::LinkSet(LinkSet { control, link: LinkId(link), status, number: control ^ 5 })
         }),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),

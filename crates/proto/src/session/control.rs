@@ -22,7 +22,7 @@ pub enum Notice {
     /// A port of the sender is gone.
     PortClosed(PortId),
     /// News of a link.
-    LinkSet(LinkId, LinkStatus),
+    LinkSet(LinkId, LinkStatus, u32),
 }
 
 impl Notice {
@@ -41,8 +41,8 @@ impl Notice {
                 wire::Bindings::emit(number, *origin, *incarnation, *log_seq, records, out);
             }
             Notice::PortClosed(port) => wire::Frame::PortClosed(number, *port).emit(out),
-            Notice::LinkSet(link, status) => {
-                wire::LinkSet { control: number, link: *link, status: *status }.emit(out);
+            Notice::LinkSet(link, status, next) => {
+                wire::LinkSet { control: number, link: *link, status: *status, number: *next }.emit(out);
             }
         }
     }

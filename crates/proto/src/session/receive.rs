@@ -104,7 +104,7 @@ impl Session {
                 records: b.iter().collect(),
             }),
             Frame::PortClosed(number, port) => self.on_control(number, || Notice::PortClosed(port)),
-            Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status)),
+            Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
             Frame::Close(close) => {
                 self.closed_by_peer = Some(close.reason);
                 Taken::Yes
@@ -484,15 +484,21 @@ impl Session {
         }
     }
 
+    /// The news travels by other links and may be late: what the peer has sent on this link since speaks against it.
+    fn peer_says_down(&mut self, cx: &mut Cx<'_>, id: crate::id::LinkId, next: u32) {
+        let Some(index) = self.link_index(id) else { return };
+        let heard = self.links[index].received.largest();
+        let outdated = heard.is_some_and(|largest| (largest as u32).wrapping_sub(next) < u32::MAX / 2);
+        if !outdated {
+            self.link_event(cx, index, LinkEvent::PeerSaysDown);
+        }
+    }
+
     fn take_notices(&mut self, cx: &mut Cx<'_>) {
         while let Some(notice) = self.control.next() {
             match notice {
                 Notice::PortClosed(port) => self.peer_port_closed(cx, port),
-                Notice::LinkSet(id, wire::LinkStatus::Down) => {
-                    if let Some(index) = self.link_index(id) {
-                        self.link_event(cx, index, LinkEvent::PeerSaysDown);
-                    }
-                }
+                Notice::LinkSet(id, wire::LinkStatus::Down, next) => self.peer_says_down(cx, id, next),
                 Notice::LinkSet(..) => {}
                 bindings @ Notice::Bindings { .. } => self.notices.push_back(bindings),
             }

@@ -309,6 +309,9 @@ pub struct LinkSet {
     pub link: LinkId,
     /// Its status at the sender.
     pub status: LinkStatus,
+    /// Low half of the number of the next packet that the sender would have sent on it: whoever has received that
+    /// one or a later one knows that the news is out of date.
+    pub number: u32,
 }
 
 /// The session ends (protocol.md §4.14).

@@ -150,7 +150,8 @@ impl LinkSet {
             .u32(self.control)
             .u16(self.link.0)
             .u8(self.status as u8)
-            .zero(5)
+            .zero(1)
+            .u32(self.number)
             .end(out);
     }
 
@@ -163,8 +164,9 @@ impl LinkSet {
             3 => LinkStatus::Down,
             _ => return Err(fault(Fault::Value, 10)),
         };
-        expect_zero(b, 11, 16)?;
-        Ok(LinkSet { control: u32_at(b, 4), link: LinkId(u16_at(b, 8)), status })
+        expect_zero(b, 11, 12)?;
+        let (link, number) = (LinkId(u16_at(b, 8)), u32_at(b, 12));
+        Ok(LinkSet { control: u32_at(b, 4), link, status, number })
     }
 }
 
