@@ -108,8 +108,8 @@ pub struct Record {
     /// A datagram that a station sent not long ago, for the adversary.
     samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
-    /// Number used last.
-    numbers: BTreeMap<Stream, u64>,
+    /// Number used last, and whether a handshake has been seen since the stream began: it may then begin anew, once.
+    numbers: BTreeMap<Stream, (u64, bool)>,
     /// Until when a session between two nodes (the smaller index first) may begin anew, after a handshake.
     renewal_until_ns: BTreeMap<(usize, usize), TimeNs>,
     hash: u64,
@@ -194,6 +194,9 @@ impl Record {
         let pair = (streams.0.min(streams.1), streams.0.max(streams.1));
         if peek.kind == peek::TYPE_INIT || peek.kind == peek::TYPE_RESP {
             self.renewal_until_ns.insert(pair, now_ns + RENEWAL_NS);
+            for (stream, (_, renewable)) in &mut self.numbers {
+                *renewable |= (stream.0.min(stream.1), stream.0.max(stream.1)) == pair;
+            }
         }
         if peek.kind != peek::TYPE_DATA {
             return;
@@ -203,10 +206,14 @@ impl Record {
         }
         // Around a handshake, packets of the old session and of the new one may alternate.
         let renewal = self.renewal_until_ns.get(&pair).is_some_and(|until_ns| now_ns < *until_ns);
-        let last = self.numbers.insert((streams.0, streams.1, peek.session, peek.link), peek.number);
-        if !renewal && last.is_some_and(|last| peek.number <= last) && self.reused.is_none() {
+        let stream = (streams.0, streams.1, peek.session, peek.link);
+        let before = self.numbers.get(&stream).copied();
+        let again = before.is_some_and(|(last, _)| peek.number <= last);
+        let renewable = before.is_some_and(|(_, renewable)| renewable);
+        if again && !renewal && !renewable && self.reused.is_none() {
             self.reused = Some(Reused { at_ns: now_ns, from, peek });
         }
+        self.numbers.insert(stream, (peek.number, renewal || renewable && !again));
     }
 }
 
