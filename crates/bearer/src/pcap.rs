@@ -9,7 +9,6 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{Bearer, Capabilities, Network, Notice, RxBatch, SendOutcome, Transmit};
 
@@ -73,8 +72,7 @@ impl<B: Bearer> PcapBearer<B> {
         let Some(queue) = &self.queue else { return };
         let mut bytes = self.empties.try_recv().unwrap_or_default();
         parts.for_each(|part| bytes.extend_from_slice(part));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let record = Record { since_epoch_ns: now.as_nanos() as u64, stride, bytes };
+        let record = Record { since_epoch_ns: polyrail_sys::clock::unix_ns(), stride, bytes };
         if queue.try_send(record).is_err() {
             self.records_dropped += 1;
         }

@@ -188,7 +188,7 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
         .map_err(|source| StartError::System { what: "random numbers".to_owned(), source })?;
     let draw = u64::from_le_bytes(random[..8].try_into().unwrap_or_default());
     let node = config.id.unwrap_or(NodeId(draw.max(1)));
-    let unix_ms = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_millis() as u64);
+    let unix_ms = polyrail_sys::clock::unix_ms();
     let incarnation = Incarnation(unix_ms << 16 | u64::from(random[8]) << 8 | u64::from(random[9]));
     let mut core = polyrail_proto::Config::new(node, incarnation);
     core.name = ArrayString::from(&config.name_or_default()).unwrap_or_default();
