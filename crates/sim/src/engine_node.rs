@@ -1,7 +1,6 @@
 //! The real engine as a node under test: the same turns, queues and arenas as in the product, driven by the world
 //! instead of threads.
 
-use crate::core_node::{Options, config};
 use crate::plan::Plan;
 use crate::subject::{Counters, FailReason, Happening, SendAnswer, Subject, To, Turned};
 use crate::world::{Factory, NodeSpec};
@@ -12,12 +11,23 @@ use polyrail::engine::{Pool, Sizes};
 use polyrail::{Class, Destination, NodeEvent};
 use polyrail_bearer::MemoryHub;
 use polyrail_proto::address::{Scope, ServiceRange};
+use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::time::Duration;
+use polyrail_proto::{Config, Node, limits};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Sending memory of a port; a message may have a quarter of it.
 const TX_BYTES: u64 = 4 << 20;
 /// Memory for large messages that find no room in the arena.
 const POOL_BYTES: usize = 64 << 20;
+
+/// What of the core may be altered for a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A fault to plant.
+    #[cfg(feature = "planted")]
+    pub planted: Option<polyrail_proto::planted::Planted>,
+}
 
 /// A port with its queue pair.
 struct Seat {
@@ -35,6 +45,27 @@ struct EngineNode {
     pool: Pool,
     seats: BTreeMap<u32, Seat>,
     news: Vec<Happening>,
+}
+
+/// Later lives have larger numbers; a clone's differ from the original's, as their random parts would.
+fn incarnation(spec: &NodeSpec) -> Incarnation {
+    Incarnation(1_000 + u64::from(spec.life) + ((spec.host & 0xff) << 32))
+}
+
+/// The settings of a node of a run.
+fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
+    let mut config = Config::new(NodeId(spec.id), incarnation(spec));
+    config.host = spec.host;
+    config.seed = spec.seed;
+    config.tolerance = Duration::ns(plan.tolerance_ns);
+    config.full_check = plan.full_check;
+    let _ = config.name.try_push_str(&format!("node{}", spec.index));
+    #[cfg(feature = "planted")]
+    {
+        config.planted = options.planted;
+    }
+    let Options { .. } = options;
+    config
 }
 
 /// A factory of engines.
@@ -221,6 +252,37 @@ impl Subject for EngineNode {
     }
 
     fn counters(&self) -> Counters {
-        crate::core_node::core_counters(self.engine.core())
+        core_counters(self.engine.core())
+    }
+}
+
+/// What the core counts, for the checks and the coverage table.
+fn core_counters(node: &Node) -> Counters {
+    let drops = node.drops();
+    let stats = || node.sessions().map(|session| &session.stats);
+    let links = || node.sessions().flat_map(|session| &session.links);
+    let sizes = node.sessions().map(|session| session.sizes());
+    let largest =
+        sizes.fold([0; 4], |most: [usize; 4], sizes| std::array::from_fn(|i| most[i].max(sizes[i])));
+    let bound = |value: usize, bound: usize| (value as u64, Some(bound as u64));
+    let flows = bound(largest[0].max(largest[1]), limits::FLOWS_MAX);
+    let transfers = bound(largest[2].max(largest[3]), limits::TRANSFERS_MAX);
+    let count = links().count();
+    Counters {
+        values: vec![
+            ("flows of one session", flows.0, flows.1),
+            ("transfers of one session", transfers.0, transfers.1),
+            ("links of all sessions", count as u64, Some((limits::LINKS_MAX * limits::SESSIONS_MAX) as u64)),
+            ("malformed packets", drops.malformed, None),
+            ("packets of unknown sessions", drops.unknown_session, None),
+            ("packets of unknown links", drops.unknown_link, None),
+            ("duplicate packets", drops.duplicate_packet, None),
+            ("duplicate messages", drops.duplicate_message, None),
+            ("packets lost", links().map(|link| link.stats.packets_lost).sum(), None),
+            ("packets lost spuriously", links().map(|link| link.stats.packets_lost_spuriously).sum(), None),
+            ("probe timeouts", links().map(|link| link.stats.probe_timeouts).sum(), None),
+        ],
+        refused: stats().map(|stats| stats.messages_refused).sum(),
+        violations: drops.violation,
     }
 }

@@ -8,7 +8,6 @@
 pub mod bearer;
 pub mod check;
 pub mod content;
-pub mod core_node;
 pub mod coverage;
 pub mod engine_node;
 pub mod fault;

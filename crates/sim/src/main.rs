@@ -3,20 +3,18 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use polyrail_sim::core_node::Options;
+use polyrail_sim::engine_node::{self, Options};
 use polyrail_sim::runner::{self, Summary};
-use polyrail_sim::world::Factory;
+use polyrail_sim::swarm;
 use polyrail_sim::world::Outcome;
-use polyrail_sim::{core_node, engine_node, swarm};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
   sim 1234                       run seed 1234 again and say what was wrong
   sim 1234 --trace               the same, with everything that happened
-  sim --seeds 20000              seeds 0..20000 on both cores; failures and coverage
+  sim --seeds 20000              seeds 0..20000 on two threads; failures and coverage
   sim --seeds 500 --from 20000   the next 500
   sim --seeds 100 --json         the result as JSON
-  sim 1234 --core                the same without the engine: the core alone, driven simply
   sim --planted                  plant each known fault until a seed finds it (feature `planted`)
 
 Exit code: 0 all good, 1 something was found (or a planted fault was not), 2 wrong usage.";
@@ -37,9 +35,6 @@ struct Args {
     /// First seed.
     #[arg(long, value_name = "M", default_value_t = 0)]
     from: u64,
-    /// Drive the core alone, without the engine: tells on which side of the two a fault lies.
-    #[arg(long)]
-    core: bool,
     /// Threads; each seed stays on one.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -64,20 +59,15 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Nodes that are the engine, or the core alone.
-fn factory(core: bool, options: Options) -> Factory {
-    if core { core_node::factory(options) } else { engine_node::factory(options) }
-}
-
 /// Runs one seed; true if nothing was found.
 fn one(args: &Args, seed: u64) -> bool {
     let trace = args.trace;
     let mut plan = swarm::draw(seed);
     println!("{plan:#?}");
     plan.trace = trace;
-    let mut outcome = runner::run_plan(plan, factory(args.core, Options::default()));
+    let mut outcome = runner::run_plan(plan, engine_node::factory(Options::default()));
     if !trace {
-        runner::compare(&mut outcome, &|| factory(args.core, Options::default()));
+        runner::compare(&mut outcome, &|| engine_node::factory(Options::default()));
     }
     print!("{}", outcome.coverage.table());
     let (accepted, delivered, failed) = outcome.totals;
@@ -98,7 +88,7 @@ fn many(args: &Args, seeds: u64) -> bool {
         }
     };
     quiet_panics();
-    let factory = || factory(args.core, Options::default());
+    let factory = || engine_node::factory(Options::default());
     let summary = runner::run_seeds(args.from, seeds, args.jobs, &factory, &report);
     if args.json {
         println!("{}", json(&summary));
@@ -156,7 +146,7 @@ fn planted(args: &Args) -> bool {
     let mut all = true;
     println!("{:<26} {:>8}  found by", "fault", "seeds");
     for fault in Planted::ALL {
-        let factory = || factory(args.core, Options { planted: Some(fault) });
+        let factory = || engine_node::factory(Options { planted: Some(fault) });
         let found = (args.from..args.from + args.limit)
             .map(|seed| runner::run_seed(seed, false, &factory))
             .find(|outcome| !outcome.violations.is_empty());

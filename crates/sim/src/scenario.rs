@@ -1,7 +1,6 @@
 //! For scenarios: plans are written down by hand, run on the real engine, and judged by the same oracle as seeds.
 
-use crate::core_node::Options;
-use crate::engine_node;
+use crate::engine_node::{self, Options};
 use crate::fault::{Fault, FaultKind};
 use crate::plan::Plan;
 use crate::queue::{MS, TimeNs};

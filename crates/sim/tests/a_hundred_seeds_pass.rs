@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use polyrail_sim::core_node::Options;
-use polyrail_sim::{engine_node, runner};
+use polyrail_sim::engine_node::{self, Options};
+use polyrail_sim::runner;
 
 #[test]
 fn a_hundred_seeds_pass() {

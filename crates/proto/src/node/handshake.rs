@@ -32,6 +32,8 @@ pub(super) struct Attempt {
 const TRIES_MAX: u32 = 6;
 /// A newcomer with a known identity is believed to be a restart after the old life was silent for this long.
 const CONTEST: Duration = Duration::ms(150);
+/// A contest that nobody pressed for this long is over: the next newcomer starts another.
+const CONTEST_FORGOTTEN: Duration = Duration::s(3);
 /// A session this young is not replaced because of an opening that crossed ours.
 const CROSSING: Duration = Duration::s(1);
 
@@ -246,14 +248,30 @@ impl Node {
             let older = !session.initiator && (session.attempt.wrapping_sub(hello.attempt) as i32) > 0;
             return if older || young { Newcomer::Refused } else { Newcomer::Replaces };
         }
+        self.judge_other_life(now, slot, hello, from)
+    }
+
+    /// The same for another life, whichever side opened: a restart, a move to another machine, or a clone.
+    fn judge_other_life(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        hello: &Hello,
+        from: &MediaAddress,
+    ) -> Newcomer {
+        let Some(session) = &mut self.slots[slot].session else { return Newcomer::Replaces };
         if session.peer.host == hello.host && hello.host != 0 {
             return Newcomer::Replaces;
         }
-        // Another machine with the same identity: a move, or a clone. Ask the one that we know.
+        // Another machine with the same identity: ask the one that we know.
         for link in &mut session.links {
             link.probe = Some(ProbeKind::Liveness);
         }
         let since = *session.contested.get_or_insert(now);
+        if now.since(since) > CONTEST_FORGOTTEN {
+            session.contested = Some(now);
+            return Newcomer::Refused;
+        }
         if session.last_proof_at() > since {
             session.contested = None;
             self.report_duplicate(now, hello.node, from);
@@ -299,6 +317,11 @@ impl Node {
                 self.slots[old].session.as_ref().is_some_and(|s| s.peer.incarnation == hello.incarnation);
             if same_life && self.config.node > hello.node {
                 return self.settle_attempts(hello.node, bearer, from);
+            }
+            // A clone answers us as readily as it calls: whoever it claims to be is asked first.
+            if !same_life && !matches!(self.judge_other_life(now, old, &hello, from), Newcomer::Replaces) {
+                self.drops.opening += 1;
+                return;
             }
             self.end_session(now, old, store, false);
         }
