@@ -107,7 +107,12 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
         Frame::PortClosed(14, PortId(7)),
         Frame::Probe(probe),
         Frame::ProbeReply(reply),
-        Frame::LinkSet(LinkSet { control: 15, link: LinkId(4), status: LinkStatus::Drain, number: 0x0102_0304 }),
+        Frame::LinkSet(LinkSet {
+            control: 15,
+            link: LinkId(4),
+            status: LinkStatus::Drain,
+            number: 0x0102_0304,
+        }),
         Frame::Skipped(0x0C),
         Frame::Close(Close { reason: 1 }),
     ]
