@@ -4,9 +4,11 @@
 //! sub-command ([`role`]). The orchestrator throws the switches ([`script`]), watches ([`transfer`]) and lets the
 //! instrument measure ([`figures`]).
 
+mod allowance;
 mod arrivals;
 mod figures;
 mod input;
+mod links;
 mod receiver;
 pub mod role;
 mod script;

@@ -7,6 +7,8 @@ use crate::recv::hexadecimal;
 use polyrail::{Message, Node, Port, Scope};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 
 /// How often the orchestrator hears of progress, in us.
 const PROGRESS_US: u64 = 10_000;
@@ -36,18 +38,16 @@ fn receive(node: &Node) -> Result<(), Failure> {
 }
 
 fn hear_bulk(port: &Port) -> Result<Received, Failure> {
-    let mut arrivals = Arrivals::default();
+    let mut book = Book::new("bulk");
     let mut digest = Sha256::new();
     let (mut bytes, mut begun_us, mut told_us) = (0u64, 0, 0);
     let sent = loop {
         let message = next(port)?;
         let (number, piece) = split(&message)?;
+        book.note(&message, number);
         let now_us = role::now_us();
         if begun_us == 0 {
             begun_us = now_us;
-        }
-        if !arrivals.note(number) {
-            role::tell_news("b", json!({ "event": "duplicate", "number": number, "bytes_before": bytes }));
         }
         if piece.is_empty() {
             break number + 1;
@@ -62,12 +62,53 @@ fn hear_bulk(port: &Port) -> Result<Received, Failure> {
     Ok(Received {
         bytes,
         sha256: hexadecimal(&digest.finalize()),
-        lost: arrivals.lost(sent),
-        duplicated: arrivals.duplicated,
-        disordered: arrivals.disordered,
+        lost: book.arrivals.lost(sent),
+        duplicated: book.arrivals.duplicated,
+        disordered: book.arrivals.disordered,
         seconds: (role::now_us() - begun_us) as f64 / 1e6,
         ticks: Vec::new(),
     })
+}
+
+/// What is known of a flow, so that a message that arrives again can be described.
+struct Book {
+    flow: &'static str,
+    arrivals: Arrivals,
+    /// Messages received so far.
+    position: u64,
+    /// By number: position and hash of the first arrival.
+    first: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Book {
+    fn new(flow: &'static str) -> Self {
+        Book { flow, arrivals: Arrivals::default(), position: 0, first: BTreeMap::new() }
+    }
+
+    /// Notes a message; tells of one that arrived before.
+    fn note(&mut self, message: &Message<'_>, number: u64) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(message.bytes());
+        let hash = hasher.finish();
+        if self.arrivals.note(number) {
+            self.first.insert(number, (self.position, hash));
+        } else if let Some((first_position, first_hash)) = self.first.get(&number) {
+            role::tell_news(
+                "b",
+                json!({
+                    "event": "duplicate",
+                    "flow": self.flow,
+                    "from": message.from().to_string(),
+                    "number": number,
+                    "position": self.position,
+                    "first_position": first_position,
+                    "length": message.len(),
+                    "same_bytes": hash == *first_hash,
+                }),
+            );
+        }
+        self.position += 1;
+    }
 }
 
 struct Heard {
@@ -78,18 +119,18 @@ struct Heard {
 }
 
 fn hear_ticks(port: &Port) -> Result<Heard, Failure> {
-    let mut arrivals = Arrivals::default();
+    let mut book = Book::new("ticks");
     let mut ticks = Vec::new();
     let sent = loop {
         let message = next(port)?;
         let (number, rest) = split(&message)?;
-        arrivals.note(number);
+        book.note(&message, number);
         let Some(due) = rest.first_chunk() else { break number + 1 };
         let due_us = u64::from_le_bytes(*due);
         ticks.push((due_us, role::now_us().saturating_sub(due_us)));
     };
-    let Arrivals { duplicated, disordered, .. } = arrivals;
-    Ok(Heard { lost: arrivals.lost(sent), duplicated, disordered, ticks })
+    let Arrivals { duplicated, disordered, .. } = book.arrivals;
+    Ok(Heard { lost: book.arrivals.lost(sent), duplicated, disordered, ticks })
 }
 
 fn next(port: &Port) -> Result<Message<'_>, Failure> {

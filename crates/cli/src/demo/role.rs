@@ -1,8 +1,10 @@
 //! The two nodes of the demo: this program again, started inside a namespace by a hidden sub-command.
 //!
 //! A role takes one line of JSON, its [`Job`], on the standard input and tells what happens by lines of JSON on the
-//! standard output. It ends when its standard input ends, so no orchestrator that dies leaves it behind.
+//! standard output. Further lines raise the sender's allowance. A role ends when its standard input ends, so no
+//! orchestrator that dies leaves it behind.
 
+use super::allowance::Allowance;
 use super::{receiver, sender};
 use crate::failure::Failure;
 use crate::output::write_line;
@@ -13,7 +15,7 @@ use serde_json::Value;
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// The hidden sub-command.
@@ -41,6 +43,8 @@ pub enum Job {
     Send {
         /// The file.
         path: PathBuf,
+        /// Its first allowance; see [`Allowance`](super::allowance::Allowance).
+        allowed_bytes: u64,
     },
     /// Receives until the end.
     Receive,
@@ -105,9 +109,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    std::thread::spawn(end_with_the_orchestrator);
+    let (allow, allowed) = channel();
+    std::thread::spawn(move || listen_until_the_orchestrator_ends(&allow));
     let played = match job {
-        Job::Send { path } => sender::play(&path),
+        Job::Send { path, allowed_bytes } => sender::play(&path, Allowance::new(allowed_bytes, allowed)),
         Job::Receive => receiver::play(),
     };
     match played {
@@ -159,9 +164,12 @@ pub fn now_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-fn end_with_the_orchestrator() {
-    // Nothing more is said on the standard input: what ends the wait is its end.
-    let mut rest = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut rest);
+fn listen_until_the_orchestrator_ends(allow: &Sender<u64>) {
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        if let Ok(bytes) = line.parse() {
+            // The receiver has no use for an allowance.
+            let _ = allow.send(bytes);
+        }
+    }
     std::process::exit(3);
 }

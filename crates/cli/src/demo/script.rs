@@ -41,6 +41,16 @@ impl Step {
         Ok(())
     }
 
+    /// The link that it changes.
+    pub fn link(&self) -> usize {
+        self.link
+    }
+
+    /// Whether the link is to be usable afterwards.
+    pub fn heals(&self) -> bool {
+        matches!(self.change, Change::Carrier(true) | Change::BlackHole(false))
+    }
+
     /// What it does, for people.
     pub fn describe(&self) -> String {
         let device = device(self.link);

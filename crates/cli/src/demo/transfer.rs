@@ -1,6 +1,13 @@
 //! One transfer: both roles started, the switches thrown as bytes arrive, everything heard.
+//!
+//! A switch is thrown when enough bytes have arrived and both nodes have noticed the one before. That matters most
+//! after a fault is healed: a kernel may need a second to put an interface back into service, and to cut the other link
+//! meanwhile would isolate the nodes for longer than a session tolerates. The sender, held back by its
+//! [`Allowance`], has something left to send until the last switch has been noticed.
 
+use super::allowance::Allowance;
 use super::input::Input;
+use super::links::Links;
 use super::role::{self, Event, Job, Received};
 use super::say;
 use super::script::{STEPS, Step};
@@ -17,6 +24,10 @@ const SENDER_NODE: usize = 0;
 const RECEIVER_NODE: usize = 1;
 /// The orchestrator hears of progress many times a second; this long without any is a failure.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Both nodes notice a switch within this.
+const NOTICE_MAX: Duration = Duration::from_secs(5);
+/// The sender may get ahead of the next switch by this share of the bytes, in percent.
+const AHEAD_PERCENT: u64 = 10;
 
 /// What came of the transfer.
 pub struct Transfer {
@@ -40,69 +51,141 @@ enum Heard {
 pub fn run(testbed: &mut Testbed, input: &Input) -> Result<Transfer, Failure> {
     let (tell, heard) = channel();
     hear_signals(tell.clone())?;
+    let mut ears = Ears { heard, links: Links::default() };
     let _receiver = Role::start(testbed, RECEIVER_NODE, "receiver", &Job::Receive, tell.clone())?;
-    match next(&heard)? {
-        Event::Bound => {}
-        _ => return Err(Failure::failed("the receiver did not begin by binding")),
+    loop {
+        match ears.next(None)? {
+            Some(Event::Bound) => break,
+            Some(Event::News(_)) => {}
+            _ => return Err(Failure::failed("the receiver did not begin by binding")),
+        }
     }
-    let job = Job::Send { path: input.path() };
-    let _sender = Role::start(testbed, SENDER_NODE, "sender", &job, tell)?;
-    let (received, thrown) = watch(testbed, input, &heard)?;
-    Ok(conclude(received, &thrown))
+    let job = Job::Send { path: input.path(), allowed_bytes: allowed_bytes(input, STEPS.first()) };
+    let sender = Role::start(testbed, SENDER_NODE, "sender", &job, tell)?;
+    let mut conductor = Conductor { sender, next: 0, unnoticed_since: None, thrown: Vec::new() };
+    let received = watch(testbed, input, &mut ears, &mut conductor)?;
+    Ok(conclude(received, &conductor.thrown))
 }
 
 /// Until the receiver has everything and the sender knows it.
 fn watch(
     testbed: &mut Testbed,
     input: &Input,
-    heard: &Receiver<Heard>,
-) -> Result<(Received, Vec<(Step, u64)>), Failure> {
-    let mut steps = STEPS.iter().peekable();
-    let mut thrown = Vec::new();
+    ears: &mut Ears,
+    conductor: &mut Conductor,
+) -> Result<Received, Failure> {
     let mut live = Live::new(input.bytes);
-    let (mut received, mut acknowledged) = (None, false);
+    let (mut received, mut acknowledged, mut bytes_received) = (None, false, 0);
     loop {
-        match next(heard)? {
-            Event::Progress(bytes) => {
+        match ears.next(conductor.unnoticed_since.map(|since| since + NOTICE_MAX))? {
+            Some(Event::Progress(bytes)) => {
+                bytes_received = bytes;
                 live.show(bytes);
-                if let Some(step) = steps.next_if(|step| bytes * 100 >= input.bytes * step.at_percent) {
-                    thrown.push((*step, role::now_us()));
-                    step.throw(testbed)?;
-                    log::info(format_args!("{:.3} s  {}", role::now_us() as f64 / 1e6, step.describe()));
-                    live.line(format_args!("{:3} %  {}", bytes * 100 / input.bytes, step.describe()));
-                }
             }
-            Event::Received(found) => received = Some(found),
-            Event::Acknowledged => acknowledged = true,
-            Event::Failed(message) => return Err(Failure::failed(message)),
-            Event::Bound | Event::News(_) => {}
+            Some(Event::Received(found)) => received = Some(found),
+            Some(Event::Acknowledged) => acknowledged = true,
+            Some(Event::Bound | Event::News(_) | Event::Failed(_)) | None => {}
+        }
+        conductor.notice(input, &ears.links)?;
+        if let Some(step) = conductor.throw_next(testbed, input, bytes_received)? {
+            live.line(format_args!("{:3} %  {}", bytes_received * 100 / input.bytes, step.describe()));
         }
         if let Some(found) = received.take_if(|_| acknowledged) {
             live.line(format_args!("100 %  {} in {:.2} s", show_bytes(found.bytes), found.seconds));
-            return Ok((found, thrown));
+            return Ok(found);
         }
     }
 }
 
-/// The next event that matters; news are passed on to the log.
-fn next(heard: &Receiver<Heard>) -> Result<Event, Failure> {
-    loop {
-        match heard.recv_timeout(SILENCE_MAX) {
-            Ok(Heard::Role(Event::Failed(message))) => return Err(Failure::failed(message)),
+/// What the sender may send at full speed while `next` is the next switch.
+fn allowed_bytes(input: &Input, next: Option<&Step>) -> u64 {
+    next.map_or(Allowance::ALL, |step| input.bytes * (step.at_percent + AHEAD_PERCENT) / 100)
+}
+
+/// Goes through the script.
+struct Conductor {
+    sender: Role,
+    /// The index in [`STEPS`] of the switch to throw next.
+    next: usize,
+    /// When the switch before was thrown, while a node has not noticed it.
+    unnoticed_since: Option<Instant>,
+    /// Switches thrown, and when, by [`role::now_us`].
+    thrown: Vec<(Step, u64)>,
+}
+
+impl Conductor {
+    /// Throws the next switch if enough bytes have arrived and the one before was noticed.
+    fn throw_next(
+        &mut self,
+        testbed: &mut Testbed,
+        input: &Input,
+        bytes: u64,
+    ) -> Result<Option<Step>, Failure> {
+        let Some(step) = STEPS.get(self.next).filter(|_| self.unnoticed_since.is_none()) else {
+            return Ok(None);
+        };
+        if bytes * 100 < input.bytes * step.at_percent {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.thrown.push((*step, role::now_us()));
+        step.throw(testbed)?;
+        self.unnoticed_since = Some(Instant::now());
+        log::info(format_args!("{:.3} s  {}", role::now_us() as f64 / 1e6, step.describe()));
+        Ok(Some(*step))
+    }
+
+    /// Looks whether both nodes have noticed the last switch; lets the sender go on if they have.
+    fn notice(&mut self, input: &Input, links: &Links) -> Result<(), Failure> {
+        let (Some(since), Some((step, _))) = (self.unnoticed_since, self.thrown.last()) else {
+            return Ok(());
+        };
+        if links.agree(step.link(), step.heals()) {
+            self.unnoticed_since = None;
+            return self.sender.say(allowed_bytes(input, STEPS.get(self.next)));
+        }
+        if since.elapsed() < NOTICE_MAX {
+            return Ok(());
+        }
+        let wanted = if step.heals() { "usable again" } else { "lost" };
+        let (what, seconds) = (step.describe(), NOTICE_MAX.as_secs());
+        let words = links.describe(step.link());
+        let message =
+            format!("{what}, but not both nodes held the link for {wanted} after {seconds} s: {words}");
+        Err(Failure::new(Exit::TimedOut, message))
+    }
+}
+
+/// Where everything is heard.
+struct Ears {
+    heard: Receiver<Heard>,
+    /// What the nodes said of their links so far.
+    links: Links,
+}
+
+impl Ears {
+    /// The next event, news among them; `None` if `deadline` came first.
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, Failure> {
+        let patience = deadline.map_or(SILENCE_MAX, |at| at.saturating_duration_since(Instant::now()));
+        match self.heard.recv_timeout(patience) {
+            Ok(Heard::Role(Event::Failed(message))) => Err(Failure::failed(message)),
             Ok(Heard::Role(Event::News(news))) => {
                 let seconds = news.at_us as f64 / 1e6;
                 log::info(format_args!("{seconds:.3} s  node {}: {}", news.node, news.what));
+                self.links.note(&news);
+                Ok(Some(Event::News(news)))
             }
-            Ok(Heard::Role(event)) => return Ok(event),
+            Ok(Heard::Role(event)) => Ok(Some(event)),
             Ok(Heard::Ended(name)) => {
-                return Err(Failure::failed(format!("the {name} ended before the transfer did")));
+                Err(Failure::failed(format!("the {name} ended before the transfer did")))
             }
-            Ok(Heard::Interrupted) => return Err(Failure::failed("interrupted")),
+            Ok(Heard::Interrupted) => Err(Failure::failed("interrupted")),
+            Err(RecvTimeoutError::Timeout) if deadline.is_some() => Ok(None),
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = SILENCE_MAX.as_secs();
-                return Err(Failure::new(Exit::TimedOut, format!("no progress for {seconds} s")));
+                Err(Failure::new(Exit::TimedOut, format!("no progress for {seconds} s")))
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(Failure::failed("both roles ended")),
+            Err(RecvTimeoutError::Disconnected) => Err(Failure::failed("both roles ended")),
         }
     }
 }
@@ -143,12 +226,17 @@ impl Role {
         let mut child = command.spawn().map_err(|error| Failure::failed(format!("{name}: {error}")))?;
         let stdout = child.stdout.take().expect("the role's output is piped");
         let mut role = Role { stdin: child.stdin.take(), child };
-        let line = serde_json::to_string(job).expect("a job is plain data");
-        if let Some(stdin) = &mut role.stdin {
-            writeln!(stdin, "{line}")?;
-        }
+        role.say(serde_json::to_string(job).expect("a job is plain data"))?;
         std::thread::spawn(move || hear(stdout, name, &tell));
         Ok(role)
+    }
+
+    /// One line for the role.
+    fn say(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+        match &mut self.stdin {
+            Some(stdin) => Ok(writeln!(stdin, "{line}")?),
+            None => Ok(()),
+        }
     }
 }
 
