@@ -13,13 +13,13 @@ pub enum Planted {
     CreditLeak,
     /// Packets of an earlier session of the peer are accepted.
     StaleSession,
-    /// The lowest packet of an acknowledged range is taken one too low.
+    /// Every acknowledged range is taken to begin one packet too low.
     AckRangeOffByOne,
     /// Messages are delivered as they complete.
     ReorderedDelivery,
-    /// A message's buffer is given back when it is sent, not when it is acknowledged.
+    /// A message's bytes are given back when it was sent, not when it was acknowledged.
     EarlyRelease,
-    /// The last fragment of a retransmitted range is one byte short.
+    /// A fragment that is sent again is one byte short, and booked whole.
     ShortRetransmission,
     /// A lost credit frame is not sent again.
     LostCredit,

@@ -68,6 +68,8 @@ struct TakenCredit {
 struct Sending {
     flows: Slab<SendFlow>,
     by_key: BTreeMap<FlowKey, u32>,
+    /// The flow that was sent by last.
+    last: Option<(FlowKey, u32)>,
     credits: Slab<TakenCredit>,
     credit_of: BTreeMap<PortId, u32>,
     transfers: Slab<SendTransfer>,
@@ -162,6 +164,11 @@ pub struct Session {
     last_proof_at: Instant,
     tolerance: Duration,
     scratch: Vec<Item>,
+    /// The planted fault, and the buffers that it gave back early.
+    #[cfg(feature = "planted")]
+    planted: Option<crate::planted::Planted>,
+    #[cfg(feature = "planted")]
+    early: std::collections::BTreeSet<(PortId, crate::id::BufferId)>,
 }
 
 /// Closed ports of a peer that are remembered; late copies are milliseconds late, not this many ports.
@@ -204,6 +211,10 @@ impl Session {
             last_proof_at: now,
             tolerance,
             scratch: Vec::new(),
+            #[cfg(feature = "planted")]
+            planted: config.planted,
+            #[cfg(feature = "planted")]
+            early: Default::default(),
         }
     }
 
@@ -266,7 +277,14 @@ impl Session {
     }
 
     fn send_flow(&mut self, key: FlowKey) -> Option<u32> {
+        if let Some((last, k)) = self.sending.last
+            && last == key
+            && self.sending.flows.get(k).is_some()
+        {
+            return Some(k);
+        }
         if let Some(&k) = self.sending.by_key.get(&key) {
+            self.sending.last = Some((key, k));
             return Some(k);
         }
         let credit = match self.sending.credit_of.get(&key.to) {
@@ -372,7 +390,13 @@ impl Session {
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
             let tokens = flow.end(refused, |message, fate| {
-                cx.store.release(key.from, message.buffer, false);
+                #[cfg(feature = "planted")]
+                let early = self.early.remove(&(key.from, message.buffer));
+                #[cfg(not(feature = "planted"))]
+                let early = false;
+                if !early {
+                    cx.store.release(key.from, message.buffer, false);
+                }
                 let why = if fate == Fate::Unknown { Failure::Indeterminate } else { why };
                 stats.messages_failed += 1;
                 cx.events.push_back(Event::SendFailed { port: key.from, buffer: message.buffer, to, why });

@@ -75,6 +75,8 @@ struct SendRecord {
     bytes: u32,
     at_ns: u64,
     fate: Fate,
+    /// It carries neither tag nor number.
+    anonymous: bool,
     /// Delivered and reported as indeterminate: allowed, but only once each.
     both: bool,
 }
@@ -126,7 +128,8 @@ impl Oracle {
             self.anonymous.entry(from).or_default().push_back(id);
         }
         let bytes = bytes as u32;
-        self.sends.push(SendRecord { from, to, class, bytes, at_ns, fate: Fate::Pending, both: false });
+        let (fate, both) = (Fate::Pending, false);
+        self.sends.push(SendRecord { from, to, class, bytes, at_ns, fate, anonymous, both });
         self.pending += 1;
     }
 
@@ -170,6 +173,7 @@ impl Oracle {
     /// A node told an application that a message failed. `excused`: something happened to the two nodes that
     /// justifies to call the message's fate unknown.
     pub fn on_failed(&mut self, at_ns: u64, id: u64, reason: FailReason, excused: bool) {
+        self.settle_twins(id);
         let Some(record) = self.sends.get_mut(id as usize) else {
             return self.violation("I3", at_ns, format!("failure of message {id}, which was never sent"));
         };
@@ -200,6 +204,31 @@ impl Oracle {
                 let what = format!("message {id} failed twice: {before:?}, {reason:?}");
                 self.violation("I3", at_ns, what);
             }
+        }
+    }
+
+    /// Message `id` failed, yet was taken for delivered: if it can't be told from a later one that is open, it was
+    /// the later one that arrived.
+    fn settle_twins(&mut self, id: u64) {
+        let Some(record) = self.sends.get(id as usize).cloned() else { return };
+        if !record.anonymous || record.fate != Fate::Delivered || record.both {
+            return;
+        }
+        let mut bytes = Vec::new();
+        content::fill(id, record.bytes as usize, &mut bytes);
+        let Some(waiting) = self.anonymous.get_mut(&record.from) else { return };
+        let twin = waiting.iter_mut().find(|twin| {
+            let other = &self.sends[**twin as usize];
+            **twin > id
+                && other.fate == Fate::Pending
+                && (other.to, other.bytes) == (record.to, record.bytes)
+                && content::first_difference(**twin, &bytes).is_none()
+        });
+        if let Some(twin) = twin {
+            let later = std::mem::replace(twin, id);
+            waiting.make_contiguous().sort_unstable();
+            self.sends[later as usize].fate = Fate::Delivered;
+            self.sends[id as usize].fate = Fate::Pending;
         }
     }
 

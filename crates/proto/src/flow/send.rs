@@ -184,6 +184,18 @@ impl SendFlow {
         self.base + self.messages.len() as u64 - 1
     }
 
+    /// The bytes of message `seq` if all of it has left once (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn sent_whole(&self, seq: u64) -> Option<BufferId> {
+        self.message(seq).filter(|_| seq < self.next).map(|m| m.message.buffer)
+    }
+
+    /// Whether some of message `seq` was sent again (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn was_repeated(&self, seq: u64) -> bool {
+        self.message(seq).is_some_and(|m| m.repeated)
+    }
+
     /// Messages that are not confirmed.
     pub fn unconfirmed(&self) -> usize {
         self.messages.len()

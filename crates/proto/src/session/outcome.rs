@@ -18,6 +18,12 @@ impl Session {
         let link = &mut self.links[index];
         let inflight = link.sent.inflight_bytes();
         let told = link.sent.acknowledge(ranges_of(ack), |item| items.push(item));
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::AckRangeOffByOne) {
+            let low = |&(low, high): &(u64, u64)| (low.saturating_sub(1), high);
+            let wrong: Vec<(u64, u64)> = ranges_of(ack).iter().map(low).collect();
+            let _ = link.sent.acknowledge(&wrong, |item| items.push(item));
+        }
         let told = match told {
             Ok(told) => told,
             Err(violation) => {
@@ -100,6 +106,10 @@ impl Session {
                     let (port, stats) = (flow.key.from, &mut self.stats);
                     flow.confirm_whole(first, count, |m| {
                         stats.messages_confirmed += 1;
+                        #[cfg(feature = "planted")]
+                        if self.early.remove(&(port, m.buffer)) {
+                            return;
+                        }
                         store.release(port, m.buffer, true);
                     });
                 }
@@ -108,6 +118,10 @@ impl Session {
                     let (port, stats) = (flow.key.from, &mut self.stats);
                     flow.confirm_part(seq, offset, len, |m| {
                         stats.messages_confirmed += 1;
+                        #[cfg(feature = "planted")]
+                        if self.early.remove(&(port, m.buffer)) {
+                            return;
+                        }
                         store.release(port, m.buffer, true);
                     });
                 }
@@ -130,6 +144,10 @@ impl Session {
         let (port, stats) = (flow.key.from, &mut self.stats);
         flow.confirm_message(seq, |m| {
             stats.messages_confirmed += 1;
+            #[cfg(feature = "planted")]
+            if self.early.remove(&(port, m.buffer)) {
+                return;
+            }
             store.release(port, m.buffer, true);
         });
     }
@@ -173,6 +191,10 @@ impl Session {
     }
 
     fn repeat_credit(&mut self, port: PortId) {
+        #[cfg(feature = "planted")]
+        if self.planted == Some(crate::planted::Planted::LostCredit) {
+            return;
+        }
         if let Some(key) = self.receiving.credit_of.get(&port)
             && let Some(given) = self.receiving.credits.get_mut(*key)
         {

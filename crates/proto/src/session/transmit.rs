@@ -213,8 +213,32 @@ impl Session {
         }
     }
 
+    /// Gives back the bytes of messages that leave for the first time (planted fault only).
+    #[cfg(feature = "planted")]
+    fn release_early(&mut self, cx: &mut Cx<'_>, items: &[(u8, Item)]) {
+        for &(_, item) in items {
+            let (flow, first, count) = match item {
+                Item::Messages { flow, first, count } => (flow, first, count),
+                Item::Fragment { flow, seq, .. } => (flow, seq, 1),
+                _ => continue,
+            };
+            let Some(flow) = self.sending.flows.get(flow) else { continue };
+            for seq in first..first + count as u64 {
+                if let Some(buffer) = flow.sent_whole(seq)
+                    && self.early.insert((flow.key.from, buffer))
+                {
+                    cx.store.release(flow.key.from, buffer, true);
+                }
+            }
+        }
+    }
+
     fn enter_train(&mut self, cx: &mut Cx<'_>, fill: Fill<'_>) -> bool {
         let Fill { link: index, items, extent, packet: count, any_eliciting, train, limit, .. } = fill;
+        #[cfg(feature = "planted")]
+        if self.planted == Some(crate::planted::Planted::EarlyRelease) {
+            self.release_early(cx, &items);
+        }
         let link = &mut self.links[index];
         if count == 0 {
             link.sent.recycle(items);
@@ -455,8 +479,15 @@ impl Session {
             }
             Take::Part { seq, message, offset, len } => {
                 let f = Fragment { message: frame(seq, &message), total: message.len as u32, offset };
-                fill.train.with_head(|head| f.emit(head, len as usize));
-                fill.train.body(message.buffer, offset as u64, len as usize);
+                #[cfg(feature = "planted")]
+                let cut = self.planted == Some(crate::planted::Planted::ShortRetransmission)
+                    && len > 1
+                    && self.sending.flows.get(key).is_some_and(|f| f.was_repeated(seq));
+                #[cfg(not(feature = "planted"))]
+                let cut = false;
+                let carried = len as usize - cut as usize;
+                fill.train.with_head(|head| f.emit(head, carried));
+                fill.train.body(message.buffer, offset as u64, carried);
                 fill.item(Item::Fragment { flow: key, seq, offset, len });
                 len as u64 + 24
             }

@@ -101,3 +101,18 @@ fn a_tag_identifies_the_message() {
     oracle.on_received(1, B, A.node, A.port, Some(tag_of(7)), &[]);
     assert_eq!(names(&oracle), ["I4"]);
 }
+
+#[test]
+fn of_two_messages_that_are_equal_the_one_that_failed_is_not_the_one_that_arrived() {
+    let mut oracle = sent(&[0, 0]);
+    arrive(&mut oracle, 1, 0);
+    oracle.on_failed(100, 0, FailReason::Indeterminate, true);
+    assert!(oracle.settled());
+    oracle.finish(200);
+    assert!(names(&oracle).is_empty(), "{:?}", oracle.violations());
+    assert_eq!(oracle.totals(), (2, 1, 1));
+    let mut oracle = sent(&[0, 0]);
+    oracle.on_failed(100, 0, FailReason::Indeterminate, true);
+    oracle.finish(200);
+    assert_eq!(names(&oracle), ["I3"], "the other one vanished");
+}
