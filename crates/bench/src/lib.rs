@@ -3,7 +3,7 @@
 //! A measurement is one *workload* ([`Workload`]) over one *protocol* ([`protocol::Protocol`]) between two pinned
 //! processes, on one machine's loopback or between two nodes of a testbed ([`netns`]). The orchestrator ([`run`])
 //! interleaves the protocols, repetition by repetition, because the machine's speed drifts by more than most
-//! differences worth knowing, and reports medians, spreads and paired ratios ([`report`]).
+//! differences worth knowing, and reports medians, spreads and paired ratios (`report`).
 //!
 //! What each workload measures, and what it does not, is written in `docs/measuring.md`.
 

@@ -1,8 +1,8 @@
 //! The simulated network: rails (segments), each with one station per node, and everything that can go wrong on
 //! the way from a socket to another.
 //!
-//! A train passes the sender's send buffer and queue ([`egress`]), then the medium (cuts, loss, corruption, copies,
-//! delay), perhaps a switch port, and ends in the receiver's socket buffer ([`ingress`]). Nothing here knows the
+//! A train passes the sender's send buffer and queue (`egress`), then the medium (cuts, loss, corruption, copies,
+//! delay), perhaps a switch port, and ends in the receiver's socket buffer (`ingress`). Nothing here knows the
 //! protocol; [`peek`] reads headers for the checks and for loss that aims at a kind of packet.
 
 pub mod conditions;

@@ -1,4 +1,4 @@
-//! What the world needs of a node under test. The real engine implements it in [`crate::engine`]; tests of the
+//! What the world needs of a node under test. The real engine implements it in [`crate::engine_node`]; tests of the
 //! simulator itself use small protocols with known faults, to show that the checks see them.
 
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
