@@ -30,7 +30,7 @@ pub use ports::Destination;
 
 use discovery::Discovery;
 use handshake::Attempt;
-use ports::Port;
+use ports::{Port, Sole};
 
 /// A bearer as the core knows it.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ pub struct Node {
     table: Table,
     log: Log,
     replicas: BTreeMap<NodeId, Replica>,
+    sole: Option<Sole>,
     attempts: Vec<Attempt>,
     discovery: Discovery,
     events: VecDeque<Event>,
@@ -123,6 +124,7 @@ impl Node {
             table: Table::new(config_node),
             log: Log::new(),
             replicas: BTreeMap::new(),
+            sole: None,
             attempts: Vec::new(),
             events: VecDeque::new(),
             drops: Drops::default(),

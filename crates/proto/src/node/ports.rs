@@ -25,6 +25,15 @@ pub enum Destination {
 const CREDIT_FLOOR: u64 = 2 * limits::EAGER_BYTES_MAX;
 const MESSAGE_FLOOR: u64 = 64;
 
+/// The one port that has bound a service, remembered while the table does not change: most services have one, and
+/// looking it up for each small message would cost as much as sending it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sole {
+    service: ServiceAddress,
+    generation: u64,
+    to: PortAddress,
+}
+
 /// A port of this node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Port {
@@ -119,6 +128,19 @@ impl Node {
         class: Class,
         service: ServiceAddress,
     ) -> Result<PortAddress, SendError> {
+        let generation = self.table.generation();
+        if let Some(sole) = self.sole
+            && (sole.service, sole.generation) == (service, generation)
+            && self.by_node.contains_key(&sole.to.node)
+        {
+            return Ok(sole.to);
+        }
+        if let [to] = self.table.lookup(service)[..]
+            && self.by_node.contains_key(&to.node)
+        {
+            self.sole = Some(Sole { service, generation, to });
+            return Ok(to);
+        }
         let own = self.config.node;
         let (slots, by_node) = (&self.slots, &self.by_node);
         let ready = |to: PortAddress| {
