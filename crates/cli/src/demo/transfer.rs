@@ -249,13 +249,18 @@ impl Drop for Role {
 }
 
 fn hear(stdout: impl Read, name: &'static str, tell: &Sender<Heard>) {
+    let mut is_done = false;
     // Nobody listens any more once the transfer is over: then an error of `send` is right.
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         if let Ok(event) = serde_json::from_str(&line) {
+            is_done |= matches!(event, Event::Acknowledged | Event::Received(_));
             let _ = tell.send(Heard::Role(event));
         }
     }
-    let _ = tell.send(Heard::Ended(name));
+    // A sender may be gone while the receiver still reads the last bytes.
+    if !is_done {
+        let _ = tell.send(Heard::Ended(name));
+    }
 }
 
 /// A signal ends the demo in order, so that no namespace is left.
