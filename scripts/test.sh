@@ -41,29 +41,26 @@ skip() {
     printf '\n==== %s\n---- %s: SKIPPED, %s\n' "$1" "$1" "$2"
 }
 
-# Optimised, but linked quickly: what is measured elsewhere is built by the profile as it stands.
-fast_release() {
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 "$@"
-}
+# Quick to build and to run, every assertion included: see the profile in Cargo.toml.
+profile=(--profile test-light)
 
 # Names the files; `cargo fmt --all` puts them right.
 formatted() { cargo fmt --all -- --check -l; }
 
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet; }
 
+tests() { cargo test "${profile[@]}" --workspace --no-fail-fast; }
+
 loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-        fast_release cargo test --release --package polyrail-shm --lib
+        cargo test "${profile[@]}" --package polyrail-shm --lib
 }
 
-simulator() {
-    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/sim" \
-        fast_release cargo run --release --quiet --package polyrail-sim -- --seeds "${SEEDS:-1000}"
-}
+simulator() { cargo run "${profile[@]}" --quiet --package polyrail-sim -- --seeds "${SEEDS:-1000}"; }
 
 planted_faults() {
-    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/sim" \
-        fast_release cargo run --release --quiet --package polyrail-sim --features planted -- --planted
+    CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/planted" \
+        cargo run "${profile[@]}" --quiet --package polyrail-sim --features planted -- --planted
 }
 
 can_make_namespaces() { [ "$(id -u)" = 0 ] || unshare -Urnm true 2>/dev/null; }
@@ -79,7 +76,7 @@ else
     skip clippy "clippy is not installed"
 fi
 step docs docs
-step tests cargo test --workspace --no-fail-fast
+step tests tests
 if ! can_make_namespaces; then
     skip namespaces "neither root nor user namespaces; tests that need them said so above"
 fi
