@@ -213,6 +213,31 @@ fn a_flood_of_small_messages_is_held_back_by_credit_and_all_arrive() {
 }
 
 #[test]
+fn more_completions_than_the_queue_holds_are_told_as_soon_as_there_is_room() {
+    let mut world = World::new(2, 1);
+    let small = Sizes { cq_entries: 64, ..SIZES };
+    let mut server = world.engines[1].open_client(small, Exchange::default()).unwrap();
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    // Many more than 64 entries, within the credit that a port has from the start.
+    for n in 0..500u32 {
+        send(&mut client, &n.to_le_bytes());
+    }
+    world.run(20);
+    let mut got = 0u32;
+    for _ in 0..1_000 {
+        while let Some(Arrival::Message(envelope, offset)) = server.poll() {
+            assert_eq!(server.bytes(offset, envelope.len), got.to_le_bytes());
+            server.release(offset, envelope.len);
+            got += 1;
+        }
+        world.step();
+    }
+    assert_eq!(got, 500);
+}
+
+#[test]
 fn a_closed_port_refuses_and_its_sender_learns_it() {
     let mut world = World::new(2, 1);
     let mut server = world.client(1);

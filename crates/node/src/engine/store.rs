@@ -74,8 +74,8 @@ pub(super) struct EngineStore {
 
 /// Part of a receiving arena kept for messages that are next in their flow.
 const URGENT_SHARE: u64 = 16;
-/// Completion entries kept for failures and offers.
-const ENTRIES_KEPT: usize = 1_024;
+/// Share of the completion entries kept for failures, offers, and messages that have arrived but are not delivered.
+const ENTRIES_KEPT_SHARE: usize = 4;
 
 impl EngineStore {
     pub(super) fn open(
@@ -193,6 +193,7 @@ impl EngineStore {
                     break;
                 }
                 slot.overflow.pop_front();
+                slot.dirty = true;
             }
             if slot.dirty {
                 slot.dirty = false;
@@ -317,8 +318,11 @@ impl Store for EngineStore {
         let kept = slot.pair.rx.capacity() / URGENT_SHARE;
         // Exact: what is not seen free now may not be looked at again, for the sender may be waiting for just this.
         let bytes = slot.pair.rx.reclaim().saturating_sub(kept);
-        let entries =
-            if slot.overflow.is_empty() { slot.pair.cq.free().saturating_sub(ENTRIES_KEPT) } else { 0 };
+        let entries = if slot.overflow.is_empty() {
+            slot.pair.cq.free().saturating_sub(slot.pair.cq.capacity() / ENTRIES_KEPT_SHARE)
+        } else {
+            0
+        };
         (bytes, entries as u32)
     }
 }
