@@ -173,7 +173,10 @@ impl Oracle {
     /// A node told an application that a message failed. `excused`: something happened to the two nodes that
     /// justifies to call the message's fate unknown.
     pub fn on_failed(&mut self, at_ns: u64, id: u64, reason: FailReason, excused: bool) {
-        self.settle_twins(id);
+        let sure = reason != FailReason::Indeterminate;
+        if sure && self.sends.get(id as usize).is_some_and(|r| r.fate == Fate::Delivered && !r.both) {
+            self.hand_delivery_on(id);
+        }
         let Some(record) = self.sends.get_mut(id as usize) else {
             return self.violation("I3", at_ns, format!("failure of message {id}, which was never sent"));
         };
@@ -207,28 +210,45 @@ impl Oracle {
         }
     }
 
-    /// Message `id` failed, yet was taken for delivered: if it can't be told from a later one that is open, it was
-    /// the later one that arrived.
-    fn settle_twins(&mut self, id: u64) {
-        let Some(record) = self.sends.get(id as usize).cloned() else { return };
-        if !record.anonymous || record.fate != Fate::Delivered || record.both {
-            return;
-        }
+    /// Another message that can't be told from `id`, with a fate that `fits`.
+    fn twin(&self, id: u64, fits: impl Fn(&SendRecord) -> bool) -> Option<u64> {
+        let record = self.sends.get(id as usize).filter(|record| record.anonymous)?;
         let mut bytes = Vec::new();
         content::fill(id, record.bytes as usize, &mut bytes);
-        let Some(waiting) = self.anonymous.get_mut(&record.from) else { return };
-        let twin = waiting.iter_mut().find(|twin| {
-            let other = &self.sends[**twin as usize];
-            **twin > id
-                && other.fate == Fate::Pending
-                && (other.to, other.bytes) == (record.to, record.bytes)
-                && content::first_difference(**twin, &bytes).is_none()
-        });
-        if let Some(twin) = twin {
-            let later = std::mem::replace(twin, id);
-            waiting.make_contiguous().sort_unstable();
-            self.sends[later as usize].fate = Fate::Delivered;
-            self.sends[id as usize].fate = Fate::Pending;
+        let place = |r: &SendRecord| (r.from, r.to, r.bytes);
+        let equal = |twin: u64, other: &SendRecord| {
+            twin != id
+                && other.anonymous
+                && place(other) == place(record)
+                && content::first_difference(twin, &bytes).is_none()
+        };
+        let mut all = self.sends.iter().enumerate().map(|(twin, other)| (twin as u64, other));
+        all.find(|(twin, other)| equal(*twin, other) && fits(other)).map(|(twin, _)| twin)
+    }
+
+    /// Message `id` failed for sure, yet was taken for delivered: a twin whose fate is open was, then.
+    fn hand_delivery_on(&mut self, id: u64) {
+        let unknown = Fate::Failed(FailReason::Indeterminate);
+        let fits = |r: &SendRecord| r.fate == Fate::Pending || r.fate == unknown && !r.both;
+        let Some(twin) = self.twin(id, fits) else { return };
+        self.sends[id as usize].fate = Fate::Pending;
+        let twin_record = &mut self.sends[twin as usize];
+        if twin_record.fate == Fate::Pending {
+            twin_record.fate = Fate::Delivered;
+        } else {
+            twin_record.both = true;
+            self.pending += 1;
+            self.delivered -= 1;
+        }
+    }
+
+    /// Message `id` is still open: if a twin was delivered and called indeterminate, `id` may be what was delivered.
+    fn take_delivery_over(&mut self, id: u64) {
+        if let Some(twin) = self.twin(id, |r| r.both) {
+            self.sends[twin as usize].both = false;
+            self.sends[id as usize].fate = Fate::Delivered;
+            self.pending -= 1;
+            self.delivered += 1;
         }
     }
 
@@ -269,6 +289,9 @@ impl Oracle {
 
     /// The run is over: everything that is still open was lost.
     pub fn finish(&mut self, at_ns: u64) {
+        for id in self.open().collect::<Vec<u64>>() {
+            self.take_delivery_over(id);
+        }
         let open: Vec<u64> = self.open().collect();
         if let Some(first) = open.first() {
             let what = format!("{} messages vanished, first {first}{}", open.len(), self.about(*first));

@@ -16,8 +16,6 @@ use polyrail_proto::time::Duration;
 use polyrail_proto::{Config, Node, limits};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Sending memory of a port; a message may have a quarter of it.
-const TX_BYTES: u64 = 4 << 20;
 /// Memory for large messages that find no room in the arena.
 const POOL_BYTES: usize = 64 << 20;
 
@@ -81,7 +79,7 @@ pub fn factory(options: Options) -> Factory {
             sizes: Sizes {
                 sq_entries: 1_024,
                 cq_entries: 8_192,
-                tx_bytes: TX_BYTES,
+                tx_bytes: plan.tx_arena_bytes,
                 rx_bytes: plan.rx_arena_bytes,
             },
             exchange: Exchange::default(),

@@ -34,6 +34,8 @@ pub struct Plan {
     pub full_check: bool,
     /// Receive memory of a port, bytes.
     pub rx_arena_bytes: u64,
+    /// Sending memory of a port, bytes; a message may have a quarter of it.
+    pub tx_arena_bytes: u64,
     /// When applications begin to send.
     pub start_ns: TimeNs,
     /// When all faults are over.
@@ -58,6 +60,7 @@ impl Plan {
             tolerance_ns: 500 * MS,
             full_check: false,
             rx_arena_bytes: 4 << 20,
+            tx_arena_bytes: 4 << 20,
             start_ns: 10 * MS,
             heal_ns: S / 2,
             drain_ns: 40 * S,

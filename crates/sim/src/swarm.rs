@@ -30,7 +30,39 @@ pub fn draw(seed: u64) -> Plan {
     plan.full_check = prng.chance_ppm(250_000);
     plan.rx_arena_bytes = *prng.pick(&[1 << 20, 4 << 20, 4 << 20]);
     draw_faults(&mut plan, &mut Prng::for_component(seed, "faults", 0));
+    provoke(&mut plan, &mut Prng::for_component(seed, "provocations", 0));
     plan
+}
+
+/// What chance alone brings about too seldom.
+fn provoke(plan: &mut Plan, prng: &mut Prng) {
+    // Sending memory that is used again and again: bytes given back too early are overwritten.
+    if plan.workload.large_ppm == 0 {
+        plan.tx_arena_bytes = *prng.pick(&[128 << 10, 256 << 10, 4 << 20]);
+    }
+    // Senders that use up their credit, so that each grant of more matters.
+    if prng.chance_ppm(200_000) {
+        (plan.workload.ports_per_node, plan.workload.burst_max) = (1, 64);
+        plan.workload.bytes_max = 16_384;
+        plan.rx_arena_bytes = *prng.pick(&[512 << 10, 1 << 20]);
+    }
+    // Much control traffic.
+    if prng.chance_ppm(150_000) {
+        (plan.workload.churn_ppm, plan.workload.rebind_ppm) = (30_000, 100_000);
+        plan.workload.service_ppm = plan.workload.service_ppm.max(50_000);
+    }
+    // A life that ends while copies of its packets are still on their way.
+    let lives_end = plan.faults.iter().any(|f| matches!(f.kind, FaultKind::Crash | FaultKind::Restart));
+    if !lives_end && prng.chance_ppm(150_000) {
+        let node = prng.below(plan.nodes as u64) as usize;
+        let from_ns = prng.between(plan.heal_ns / 4, plan.heal_ns / 2);
+        let until_ns = from_ns + prng.log_uniform(MS, plan.heal_ns / 4);
+        plan.faults.push(Fault::new(FaultKind::Restart, 0, node, from_ns, until_ns));
+        for rail in 0..plan.rails.len() {
+            let replay = FaultKind::Replay { ppm: prng.log_uniform(10_000, 100_000) as u32 };
+            plan.faults.push(Fault::new(replay, rail, node, from_ns / 2, plan.heal_ns));
+        }
+    }
 }
 
 fn draw_rails(prng: &mut Prng, rails: usize) -> Vec<Conditions> {

@@ -329,7 +329,7 @@ impl World {
                 self.met.extend(self.node_of_id(id).map(|peer| (node, peer)));
             }
             Happening::DuplicateIdentity(id) => {
-                self.coverage.add("event", "duplicate identity", 1);
+                self.coverage.add("event", format!("duplicate identity, seen by node {node}"), 1);
                 self.note(|| format!("node {node} sees identity {id:x} twice"));
                 if self.plan.cloned().is_none() {
                     self.oracle.violation(

@@ -13,7 +13,10 @@ fn two_nodes_with_one_identity_are_reported() {
         plan.heal_ns = 1_500_000_000;
         plan.faults.push(fault(FaultKind::Clone, 0, 1, 250, 1_500));
         let outcome = good(plan);
-        assert!(outcome.coverage.get("event", "duplicate identity") >= 1);
+        for witness in 0..2 {
+            let name = format!("duplicate identity, seen by node {witness}");
+            assert!(outcome.coverage.get("event", &name) >= 1, "seed {seed}: {name}");
+        }
         let (accepted, delivered, _) = outcome.totals;
         assert_eq!(accepted, delivered, "seed {seed}: the original goes on");
     }

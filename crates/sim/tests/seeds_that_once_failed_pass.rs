@@ -1,0 +1,29 @@
+//! Seeds that found a mistake, of the protocol or of the checks. They stay, for a mistake that was made once is made
+//! again.
+
+#![forbid(unsafe_code)]
+
+use polyrail_sim::engine_node::{self, Options};
+use polyrail_sim::runner;
+
+/// The seed, and what it had met when it failed.
+const SEEDS: &[(u64, &str)] = &[
+    (23, "messages behind a gap when the session ends"),
+    (45, "a port that closes before its acknowledgements are back"),
+    (76, "a repetition that meets a port that has closed"),
+    (87, "credit that is too little for the next message"),
+    (651, "late fragments of a flow whose port has closed"),
+    (2_117, "a link first used long after the handshake"),
+    (2_158, "equal messages to a node that began a new life"),
+];
+
+#[test]
+fn seeds_that_once_failed_pass() {
+    // Without optimisation only the cheapest few.
+    let count = if cfg!(debug_assertions) { 2 } else { SEEDS.len() };
+    let factory = || engine_node::factory(Options::default());
+    for (seed, what) in &SEEDS[SEEDS.len() - count..] {
+        let outcome = runner::run_seed(*seed, false, &factory);
+        assert!(outcome.violations.is_empty(), "sim {seed} ({what}): {}", outcome.violations[0]);
+    }
+}
