@@ -108,10 +108,10 @@ impl Engine {
     pub fn new(now_ns: u64, config: Config) -> Engine {
         let queue_target = config.queue_target;
         Engine {
+            gather: Gather::new(config.full_check),
             node: Node::new(Instant(now_ns), config),
             bearers: Vec::new(),
             store: EngineStore::default(),
-            gather: Gather::default(),
             train: Train::new(),
             batch: RxBatch::new(8),
             hot: 0,

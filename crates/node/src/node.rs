@@ -195,7 +195,9 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
     core.cluster = cluster_hash(&config.cluster);
     core.host = host_number();
     core.seed = u64::from_le_bytes(random[8..].try_into().unwrap_or_default());
-    core.tolerance = span(config.tolerance);
+    // Nobody drives a manual node but its application, which may be busy for a while: its peers are told to be patient.
+    let manual = config.progress == crate::config::Progress::Manual;
+    core.tolerance = span(config.tolerance).max(if manual { Span::s(5) } else { Span::ZERO });
     core.keepalive_busy = span(config.keepalive);
     core.keepalive_idle = span(config.keepalive_idle);
     core.discovery = config.discovery;

@@ -155,6 +155,38 @@ fn messages_of_all_sizes_arrive_in_order_and_whole() {
 }
 
 #[test]
+fn checks_over_the_payload_are_made_and_believed() {
+    let mut world = World::new(2, 0);
+    let hub = MemoryHub::new();
+    for n in 0..2 {
+        let mut config = Config::new(NodeId(n + 1), Incarnation(7));
+        config.full_check = true;
+        world.engines[n as usize] = Engine::new(world.now_ns, config);
+        let faults = Faults { corrupt: 0.02, ..Faults::default() };
+        let bearer = FaultBearer::new(hub.bearer(n as u32), n, faults);
+        world.engines[n as usize].add_bearer(world.now_ns, Box::new(bearer));
+    }
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(300);
+    for n in 0..200u8 {
+        send(&mut client, &[n; 5_000]);
+    }
+    let mut got = 0u8;
+    for _ in 0..20_000 {
+        world.step();
+        while let Some(Arrival::Message(envelope, offset)) = server.poll() {
+            assert_eq!(server.bytes(offset, envelope.len), [got; 5_000], "message {got}");
+            server.release(offset, envelope.len);
+            got += 1;
+        }
+    }
+    assert_eq!(got, 200);
+    assert!(world.engines[1].core().drops().malformed > 0, "nothing was corrupted");
+}
+
+#[test]
 fn a_node_reaches_its_own_services() {
     let mut world = World::new(1, 1);
     let mut server = world.client(0);

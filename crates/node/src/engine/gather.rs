@@ -6,6 +6,8 @@
 use super::store::EngineStore;
 use arrayvec::ArrayVec;
 use polyrail_proto::id::BufferId;
+use polyrail_proto::wire::header::FLAG_FULL_CHECK;
+use polyrail_proto::wire::{self, PacketType};
 use polyrail_proto::{Piece, Train};
 use std::io::IoSlice;
 
@@ -25,13 +27,19 @@ enum Part {
 }
 
 /// Reusable memory for making gather lists.
-#[derive(Default)]
 pub(super) struct Gather {
     scratch: Vec<u8>,
     parts: Vec<Part>,
+    /// Packets carry a check over their payload too (protocol.md §2.3), which needs them in one piece.
+    full_check: bool,
 }
 
 impl Gather {
+    /// `full_check`: see the field.
+    pub(super) fn new(full_check: bool) -> Gather {
+        Gather { scratch: Vec::new(), parts: Vec::new(), full_check }
+    }
+
     /// Makes the list and hands it to `send`; `None` if the train refers to memory that does not exist.
     pub(super) fn with<R>(
         &mut self,
@@ -41,6 +49,10 @@ impl Gather {
     ) -> Option<R> {
         self.scratch.clear();
         self.parts.clear();
+        if self.full_check {
+            self.copy_whole(train, store)?;
+            return Some(send(&[IoSlice::new(&self.scratch)]));
+        }
         let small = |p: &Piece| matches!(p, Piece::Body { len, .. } if *len <= COPY_BYTES_MAX);
         if train.pieces.len() > SLICES_MAX || train.pieces.iter().any(small) {
             self.copy_small(train, store)?;
@@ -63,6 +75,26 @@ impl Gather {
                 .ok()?;
         }
         Some(send(&slices))
+    }
+
+    fn copy_whole(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
+        for piece in &train.pieces {
+            match *piece {
+                Piece::Head { start, len } => {
+                    self.scratch.extend_from_slice(&train.head[start as usize..(start + len) as usize]);
+                }
+                Piece::Body { buffer, offset, len } => {
+                    store.copy_out(buffer, offset, len as usize, &mut self.scratch).then_some(())?;
+                }
+            }
+        }
+        for packet in self.scratch.chunks_mut(train.segment_bytes.max(1)) {
+            if wire::header::peek_type(packet) == Some(PacketType::Data) {
+                packet[1] |= FLAG_FULL_CHECK;
+                wire::finish(packet).ok()?;
+            }
+        }
+        Some(())
     }
 
     fn copy_small(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
