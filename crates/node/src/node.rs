@@ -148,6 +148,13 @@ impl Drop for Node {
             self.threads.drain(..).for_each(std::mem::forget);
             return;
         }
+        // Acknowledgements may still be due; without them the senders of what was received here would be told that its
+        // fate is unknown.
+        let acknowledged_by = now_ns() + 2_000 * polyrail_proto::limits::ACK_DELAY_MAX.as_us();
+        while now_ns() < acknowledged_by {
+            self.shared.drive.inline();
+            std::thread::yield_now();
+        }
         self.shared.drive.engine().leave(now_ns());
         for _ in 0..4 {
             self.shared.drive.inline();
