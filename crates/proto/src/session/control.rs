@@ -156,12 +156,6 @@ impl Control {
         self.expected = self.expected.wrapping_add(1);
         Some(notice)
     }
-
-    /// Drops what waits out of order (planted fault only).
-    #[cfg(feature = "planted")]
-    pub(crate) fn drop_held(&mut self) {
-        self.held.clear();
-    }
 }
 
 #[cfg(test)]

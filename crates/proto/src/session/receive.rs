@@ -503,10 +503,6 @@ impl Session {
                 bindings @ Notice::Bindings { .. } => self.notices.push_back(bindings),
             }
         }
-        #[cfg(feature = "planted")]
-        if cx.config.planted(crate::planted::Planted::ControlOutOfOrder) {
-            self.control.drop_held();
-        }
     }
 }
 
