@@ -503,7 +503,7 @@ impl Session {
         }
         for flow in &self.sending.refused {
             if let Some(flow) = self.sending.flows.get(*flow) {
-                at = at.min(flow.wakes_at(now));
+                at = at.min(flow.retry_at());
             }
         }
         at

@@ -27,6 +27,8 @@ struct Unconfirmed {
     progress: Progress,
     /// Some of it was sent more than once, so a refusal does not prove that no copy was taken.
     repeated: bool,
+    /// What of it must go out again; each byte once, however many copies of it were lost.
+    lost: Option<Box<RangeSet>>,
 }
 
 /// How much of a message the receiver confirmed.
@@ -130,13 +132,6 @@ pub enum Take {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Again {
-    seq: u64,
-    offset: u64,
-    len: u64,
-}
-
 /// Smallest piece of an eager message worth a frame of its own.
 const PART_BYTES_MIN: usize = 128;
 /// Frame header of a whole message and of a piece, without service and tag.
@@ -144,6 +139,16 @@ const WHOLE_HEADER: usize = 16;
 const PART_HEADER: usize = 24;
 /// RTS with service and tag.
 const ANNOUNCE_BYTES: usize = 56;
+
+/// What there is to repeat of a message.
+enum Again {
+    /// Nothing any more.
+    Nothing,
+    /// Something that does not fit.
+    NoRoom,
+    /// This.
+    Take(Take),
+}
 
 /// One flow towards a peer's port.
 #[derive(Debug)]
@@ -158,7 +163,8 @@ pub struct SendFlow {
     messages: VecDeque<Unconfirmed>,
     next: u64,
     cursor: u64,
-    again: VecDeque<Again>,
+    /// Messages of which something must go out again, each once.
+    again: VecDeque<u64>,
     blocked_until: Instant,
 }
 
@@ -180,7 +186,12 @@ impl SendFlow {
 
     /// Appends a message; returns its number.
     pub fn push(&mut self, message: Outgoing) -> u64 {
-        self.messages.push_back(Unconfirmed { message, progress: Progress::Open, repeated: false });
+        self.messages.push_back(Unconfirmed {
+            message,
+            progress: Progress::Open,
+            repeated: false,
+            lost: None,
+        });
         self.base + self.messages.len() as u64 - 1
     }
 
@@ -208,8 +219,8 @@ impl SendFlow {
 
     /// Bytes waiting to be sent for the first time, an estimate for choosing links (first few messages).
     pub fn next_bytes(&self) -> Option<u64> {
-        if let Some(again) = self.again.front() {
-            return Some(again.len);
+        if let Some(seq) = self.again.front() {
+            return self.message(*seq).map(|m| m.message.len).or(Some(0));
         }
         self.message(self.next).map(|m| m.message.len)
     }
@@ -223,6 +234,11 @@ impl SendFlow {
             return true;
         }
         self.message(self.next).is_some_and(|m| credit.affords(cost_of(&m.message)))
+    }
+
+    /// When a flow that was refused may try again, also if that is past: whoever waits for it must still be woken.
+    pub fn retry_at(&self) -> Instant {
+        self.blocked_until
     }
 
     /// When a flow that was refused may try again; `NEVER` if it waits for nothing.
@@ -280,48 +296,71 @@ impl SendFlow {
         Some(take)
     }
 
-    /// Something to be repeated; entries confirmed meanwhile are skipped.
+    /// Something to be repeated; what was confirmed meanwhile is left out.
     fn take_again(&mut self, room: usize, packet_room: usize) -> Option<Take> {
-        while let Some(&Again { seq, offset, len }) = self.again.front() {
-            let Some(entry) = self.message(seq) else {
-                self.again.pop_front();
-                continue;
-            };
-            let message = entry.message;
-            let (offset, len) = match &entry.progress {
-                Progress::Done => (0, None),
-                Progress::Open => (offset, Some(len)),
-                Progress::Transfer(token) => {
-                    if room < ANNOUNCE_BYTES {
-                        return None;
-                    }
-                    let token = Some(*token);
-                    self.again.pop_front();
-                    return Some(Take::Announce { seq, message, token });
-                }
-                Progress::Parts(parts) => match parts.missing(offset, offset + len).into_iter().next() {
-                    None => (0, None),
-                    Some((start, end)) => (start, Some(end - start)),
-                },
-            };
-            let Some(hole) = len else {
-                self.again.pop_front();
-                continue;
-            };
-            let end = self.again.front().map_or(0, |a| a.offset + a.len);
-            let take = piece(seq, message, offset, hole, room, packet_room)?;
-            let taken = match take {
-                Take::Part { offset, len, .. } => offset as u64 + len as u64,
-                _ => message.len,
-            };
-            if taken >= end {
-                self.again.pop_front();
-            } else if let Some(front) = self.again.front_mut() {
-                (front.offset, front.len) = (taken, end - taken);
+        while let Some(&seq) = self.again.front() {
+            match self.again_of(seq, room, packet_room) {
+                Again::Nothing => drop(self.again.pop_front()),
+                Again::NoRoom => return None,
+                Again::Take(take) => return Some(take),
             }
-            return Some(take);
         }
         None
+    }
+
+    fn again_of(&mut self, seq: u64, room: usize, packet_room: usize) -> Again {
+        let Some(entry) = self.message_mut(seq) else { return Again::Nothing };
+        let message = entry.message;
+        let Some(lost) = &mut entry.lost else { return Again::Nothing };
+        if let Progress::Parts(parts) = &entry.progress {
+            for (start, end) in parts.iter() {
+                lost.remove(start, end);
+            }
+        }
+        let hole = if matches!(entry.progress, Progress::Done) { None } else { lost.first() };
+        let Some((start, end)) = hole else {
+            // An empty message has no bytes to miss, but it may be missing.
+            let empty = message.len == 0 && matches!(entry.progress, Progress::Open);
+            if !empty {
+                entry.lost = None;
+                return Again::Nothing;
+            }
+            let Some(take) = piece(seq, message, 0, 0, room, packet_room) else { return Again::NoRoom };
+            entry.lost = None;
+            return Again::Take(take);
+        };
+        let take = match entry.progress {
+            Progress::Transfer(token) if room >= ANNOUNCE_BYTES => {
+                Some(Take::Announce { seq, message, token: Some(token) })
+            }
+            Progress::Transfer(_) => None,
+            _ => piece(seq, message, start, end - start, room, packet_room),
+        };
+        let Some(take) = take else { return Again::NoRoom };
+        let taken = match take {
+            Take::Part { offset, len, .. } => offset as u64 + len as u64,
+            _ => message.len,
+        };
+        lost.remove(0, taken);
+        if lost.is_empty() {
+            entry.lost = None;
+        }
+        Again::Take(take)
+    }
+
+    /// The bytes `start..end` of message `seq` must go out again.
+    fn again(&mut self, seq: u64, start: u64, end: Option<u64>) {
+        let Some(entry) = self.message_mut(seq) else { return };
+        if matches!(entry.progress, Progress::Done) {
+            return;
+        }
+        entry.repeated = true;
+        let end = end.unwrap_or(entry.message.len);
+        let fresh = entry.lost.is_none();
+        entry.lost.get_or_insert_default().insert(start, end);
+        if fresh {
+            self.again.push_back(seq);
+        }
     }
 
     /// The flow's message `seq` is now transfer `token`.
@@ -375,24 +414,13 @@ impl SendFlow {
     /// Whole messages were lost on the way.
     pub fn repeat_whole(&mut self, first: u64, count: u32) {
         for seq in first..first + count as u64 {
-            if let Some(entry) = self.message_mut(seq)
-                && !matches!(entry.progress, Progress::Done)
-            {
-                entry.repeated = true;
-                let len = entry.message.len;
-                self.again.push_back(Again { seq, offset: 0, len });
-            }
+            self.again(seq, 0, None);
         }
     }
 
     /// A piece was lost on the way.
     pub fn repeat_part(&mut self, seq: u64, offset: u32, len: u32) {
-        if let Some(entry) = self.message_mut(seq)
-            && !matches!(entry.progress, Progress::Done)
-        {
-            entry.repeated = true;
-            self.again.push_back(Again { seq, offset: offset as u64, len: len as u64 });
-        }
+        self.again(seq, offset as u64, Some(offset as u64 + len as u64));
     }
 
     /// The receiver had no room for message `seq`: wait before anything of this flow goes out again.
