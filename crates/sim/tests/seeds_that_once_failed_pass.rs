@@ -15,6 +15,9 @@ const SEEDS: &[(u64, &str)] = &[
     (651, "late fragments of a flow whose port has closed"),
     (2_117, "a link first used long after the handshake"),
     (2_158, "equal messages to a node that began a new life"),
+    (137, "copies of lost messages that bred copies"),
+    (583, "a refused flow of a node to itself, which nothing woke"),
+    (641, "the same, with fragments"),
 ];
 
 #[test]
