@@ -252,10 +252,11 @@ impl Link {
 
     /// The earliest moment at which the link wants to be looked at.
     pub fn deadline(&self, config: &Config, busy: bool) -> Instant {
-        let mut at = self.pto_at().min(self.loss_at).min(self.state.deadline());
+        let mut at = self.loss_at.min(self.state.deadline());
         at = at.min(self.received.deadline()).min(self.probe_due_at(config, busy));
         if self.usable() {
-            at = at.min(self.mtu.deadline());
+            // The others have their own retries; a probe time-out that nobody handles would never be over.
+            at = at.min(self.pto_at()).min(self.mtu.deadline());
         }
         at
     }
