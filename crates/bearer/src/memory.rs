@@ -84,6 +84,12 @@ struct Queue {
 
 struct Train {
     slot: Slot,
+    label: Label,
+}
+
+/// What is known of a train beside its bytes.
+#[derive(Clone, Copy)]
+struct Label {
     from: u32,
     bytes: usize,
     stride: usize,
@@ -147,20 +153,20 @@ impl Inbox {
         &self,
         config: &MemoryConfig,
         slot: &mut Slot,
-        mut train: Train,
+        label: Label,
         waiter: &Arc<Seat>,
     ) -> SendOutcome {
         let mut queue = lock(&self.queue);
-        let full = queue.bytes + train.bytes > config.inbox_bytes_max as usize && !queue.trains.is_empty();
+        let full = queue.bytes + label.bytes > config.inbox_bytes_max as usize && !queue.trains.is_empty();
         if full || queue.trains.len() >= config.inbox_trains_max as usize {
             if !queue.refused.iter().any(|one| Arc::ptr_eq(one, waiter)) {
                 queue.refused.push(Arc::clone(waiter));
             }
             return SendOutcome::WouldBlock;
         }
-        train.slot = std::mem::replace(slot, queue.spare.pop().unwrap_or_default());
-        queue.bytes += train.bytes;
-        queue.trains.push_back(train);
+        let filled = std::mem::replace(slot, queue.spare.pop().unwrap_or_default());
+        queue.bytes += label.bytes;
+        queue.trains.push_back(Train { slot: filled, label });
         self.signal(&mut queue);
         SendOutcome::Sent
     }
@@ -170,12 +176,11 @@ impl Inbox {
         let mut queue = lock(&self.queue);
         let mut count = 0;
         while batch.spare() > 0 {
-            let Some(mut train) = queue.trains.pop_front() else { break };
-            queue.bytes -= train.bytes;
-            let from = Address::Memory(train.from);
-            batch.push_slot(&mut train.slot, from, train.bytes, train.stride, false);
+            let Some(Train { mut slot, label }) = queue.trains.pop_front() else { break };
+            queue.bytes -= label.bytes;
+            batch.push_slot(&mut slot, Address::Memory(label.from), label.bytes, label.stride, false);
             if queue.spare.len() < SPARE_SLOTS_MAX {
-                queue.spare.push(train.slot);
+                queue.spare.push(slot);
             }
             count += 1;
         }
@@ -265,8 +270,8 @@ impl Bearer for MemoryBearer {
             bytes += slice.len();
         }
         debug_assert_eq!(bytes, transmit.bytes);
-        let train = Train { slot: Slot::default(), from: self.id, bytes, stride: transmit.segment_bytes };
-        seat.data.push(&self.hub.config, &mut self.slot, train, &self.seat)
+        let label = Label { from: self.id, bytes, stride: transmit.segment_bytes };
+        seat.data.push(&self.hub.config, &mut self.slot, label, &self.seat)
     }
 
     fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
@@ -276,10 +281,9 @@ impl Bearer for MemoryBearer {
         let seats: Vec<Arc<Seat>> = lock(&self.hub.seats).values().cloned().collect();
         for seat in seats {
             self.slot.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            let train =
-                Train { slot: Slot::default(), from: self.id, bytes: bytes.len(), stride: bytes.len() };
+            let label = Label { from: self.id, bytes: bytes.len(), stride: bytes.len() };
             // A seat that does not read its beacons misses them, as on any medium.
-            let _ = seat.beacons.push(&self.hub.config, &mut self.slot, train, &self.seat);
+            let _ = seat.beacons.push(&self.hub.config, &mut self.slot, label, &self.seat);
         }
         SendOutcome::Sent
     }

@@ -1,5 +1,6 @@
 //! Something to put under a profiler: `profile echo|count IFACE` on one node, `profile ping|flood BYTES COUNT IFACE`
-//! on the other. Spinning; figures to compare with come from `polyrail bench`, not from here.
+//! on the other. `profile self BYTES COUNT IFACE` sends to itself, so that only the program's own work is seen.
+//! Spinning; figures to compare with come from `polyrail bench`, not from here.
 
 use polyrail::{Config, Node, Port, Scope, ServiceAddress, ServiceRange, Wait};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let role = args.first().ok_or("usage: profile echo|count IFACE | ping|flood BYTES COUNT IFACE")?.clone();
+    let role = args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
     let interfaces = args.last().cloned();
     let node = Node::embed(Config::new().insecure().interfaces(interfaces).wait(Wait::Spin))?;
     let port = node.port()?;
@@ -17,6 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return serve(&port, role == "echo");
     }
     let (bytes, count) = (args[1].parse()?, args[2].parse()?);
+    if role == "self" {
+        port.bind(ServiceRange::from(SERVICE), Scope::Node)?;
+        return ping(&port, bytes, count);
+    }
     port.wait_for(SERVICE, Some(Duration::from_secs(10)))?;
     if role == "ping" { ping(&port, bytes, count) } else { flood(&port, bytes, count) }
 }
