@@ -47,6 +47,8 @@ pub struct UdpBearer {
     offload: Offload,
     trouble: Trouble,
     held: Option<Held>,
+    /// The last look found nothing: the next one, which will most likely find nothing either, is a cheap one.
+    calm: bool,
     facts: open::Facts,
 }
 
@@ -105,16 +107,17 @@ fn header_bytes(ip: IpAddr) -> u16 {
     if ip.is_ipv6() { 48 } else { 28 }
 }
 
-/// Reads what `socket` has into `batch`; what it says about earlier sends goes to `trouble`.
+/// Reads what `socket` has into `batch`, at most `groups_max`; what it says about earlier sends goes to `trouble`.
 fn receive(
     socket: &UdpSocket,
     queue: &mut RecvQueue,
     trouble: &mut Trouble,
     batch: &mut RxBatch,
+    groups_max: usize,
 ) -> io::Result<usize> {
     // Each round takes one pending error away. They are bounded so that a flood of them cannot hold the turn.
     for _ in 0..trouble::ROUNDS_MAX {
-        let buffers = batch.spare_slots().iter_mut().map(|slot| slot.bytes_mut());
+        let buffers = batch.spare_slots().iter_mut().take(groups_max).map(|slot| slot.bytes_mut());
         match socket.recv_many(queue, buffers) {
             Ok(count) => {
                 let first = batch.len();
@@ -179,12 +182,15 @@ impl Bearer for UdpBearer {
         if self.held.is_some() {
             self.flush_held();
         }
-        receive(&self.data, &mut self.queue, &mut self.trouble, batch)
+        let groups_max = if self.calm { 1 } else { usize::MAX };
+        let got = receive(&self.data, &mut self.queue, &mut self.trouble, batch, groups_max)?;
+        self.calm = got == 0;
+        Ok(got)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
         match &self.beacon {
-            Some(beacon) => receive(&beacon.socket, &mut self.queue, &mut self.trouble, batch),
+            Some(beacon) => receive(&beacon.socket, &mut self.queue, &mut self.trouble, batch, usize::MAX),
             None => Ok(0),
         }
     }

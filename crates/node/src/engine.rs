@@ -95,6 +95,8 @@ pub struct Engine {
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
+    /// The last turn left something that could have gone on.
+    unfinished: bool,
     closing: Vec<PortId>,
     events: VecDeque<NodeEvent>,
     consumers: Vec<PortId>,
@@ -118,6 +120,7 @@ impl Engine {
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
+            unfinished: false,
             closing: Vec::new(),
             events: VecDeque::new(),
             consumers: Vec::new(),
@@ -213,6 +216,7 @@ impl Engine {
 
     /// Tells every peer that this node leaves. Drive a few turns afterwards so that the word gets out.
     pub fn leave(&mut self, now_ns: u64) {
+        self.next_at = Instant::ZERO;
         self.node.leave(Instant(now_ns), &mut self.store);
     }
 

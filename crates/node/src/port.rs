@@ -508,7 +508,7 @@ impl Port {
             }
             if first || now < spin_until {
                 first = false;
-                if self.shared.drive.inline().is_none() {
+                if self.shared.drive.inline_at(now).is_none() {
                     std::hint::spin_loop();
                 }
                 continue;

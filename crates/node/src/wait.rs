@@ -11,10 +11,11 @@ use crate::engine::{Budget, Engine, Work};
 use polyrail_shm::sync::{AtomicU64, Ordering};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::eventfd::EventFd;
+use polyrail_sys::poll::PollSet;
 use polyrail_sys::timerfd::TimerFd;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
 const TIMER: u64 = u64::MAX;
@@ -28,10 +29,14 @@ const PATIENT_TICKS: u32 = 3;
 /// The engine with what its drivers share.
 pub(crate) struct Drive {
     engine: Mutex<Engine>,
+    /// What is rarely ready: beacons, the timer, calls to wake up. The data sockets join when a program asks for a
+    /// descriptor of its own to wait for; until then they are registered only while somebody sleeps.
     epoll: Epoll,
     timer: TimerFd,
     wake: EventFd,
-    data: Vec<(usize, i32)>,
+    data: Vec<(usize, RawFd)>,
+    data_joined: OnceLock<()>,
+    sleeper: Mutex<PollSet>,
     /// 1 while somebody sleeps on the descriptors.
     polling: AtomicU64,
     /// Deadline that the timer is set to.
@@ -52,11 +57,10 @@ impl Drive {
         let (epoll, timer, wake) = (Epoll::new()?, TimerFd::new()?, EventFd::new()?);
         let mut data = Vec::new();
         for (index, fds) in engine.fds() {
-            for (n, fd) in fds.iter().enumerate() {
+            let Some((first, rest)) = fds.split_first() else { continue };
+            data.push((index, *first));
+            for fd in rest {
                 epoll.add(*fd, index as u64, Interest::READ)?;
-                if n == 0 {
-                    data.push((index, *fd));
-                }
             }
         }
         epoll.add(timer.as_raw_fd(), TIMER, Interest::READ)?;
@@ -67,6 +71,8 @@ impl Drive {
             timer,
             wake,
             data,
+            data_joined: OnceLock::new(),
+            sleeper: Mutex::default(),
             polling: AtomicU64::new(0),
             armed_ns: AtomicU64::new(u64::MAX),
             watched: AtomicU64::new(0),
@@ -89,28 +95,39 @@ impl Drive {
     }
 
     /// The descriptor that becomes readable when the engine has something to do.
-    pub(crate) fn fd(&self) -> i32 {
+    pub(crate) fn fd(&self) -> RawFd {
+        self.data_joined.get_or_init(|| {
+            for &(index, fd) in &self.data {
+                // It cannot fail but for want of kernel memory; then the timer wakes the program often enough.
+                let _ = self.epoll.add(fd, index as u64, Interest::READ);
+            }
+        });
         self.epoll.as_raw_fd()
     }
 
     /// One turn by the calling thread, if nobody else is at it: then that one does our work too, or leaves it to
     /// our next call.
     pub(crate) fn inline(&self) -> Option<Work> {
-        self.drive(Budget::USUAL)
+        self.inline_at(now_ns())
+    }
+
+    /// Like `inline`, for a caller that has just read the clock.
+    pub(crate) fn inline_at(&self, now_ns: u64) -> Option<Work> {
+        self.drive(now_ns, Budget::USUAL)
     }
 
     /// Like `inline`, for a thread that has handed a message in and will be back.
     pub(crate) fn send(&self) -> Option<Work> {
-        self.drive(Budget::SENDING)
+        self.drive(now_ns(), Budget::SENDING)
     }
 
-    fn drive(&self, budget: Budget) -> Option<Work> {
+    fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let work = engine.turn(now_ns(), budget);
+        let work = engine.turn(now_ns, budget);
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
         if self.polling.load(Ordering::Relaxed) == 1 {
@@ -125,11 +142,14 @@ impl Drive {
         if self.polling.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        let work = {
+        let (work, until_ns) = {
             let mut engine = self.engine();
             let work = engine.turn(now_ns(), Budget::THOROUGH);
-            self.arm(&engine, work);
-            work
+            let deadline_ns = work.next_deadline_ns.unwrap_or(u64::MAX);
+            // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
+            self.armed_ns.store(deadline_ns, Ordering::Relaxed);
+            self.watched.store(blocked_bits(&engine), Ordering::Relaxed);
+            (work, until_ns.unwrap_or(u64::MAX).min(deadline_ns))
         };
         if work.drained && work.done == 0 {
             self.sleep(until_ns);
@@ -140,47 +160,49 @@ impl Drive {
         true
     }
 
-    fn sleep(&self, until_ns: Option<u64>) {
-        let mut events = Events::new(16);
-        let before = now_ns();
-        let timeout = until_ns.map(|at| at.saturating_sub(before));
-        if timeout == Some(0) {
+    fn sleep(&self, until_ns: u64) {
+        let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns()));
+        if timeout_ns == Some(0) {
             return;
         }
+        let mut set = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
+        set.clear();
+        let rare = set.add(self.epoll.as_raw_fd(), false);
+        let watched = self.watched.load(Ordering::Relaxed);
+        for &(index, fd) in &self.data {
+            set.add(fd, watched >> index & 1 == 1);
+        }
         // An interrupted sleep is as good as an ended one.
-        let _ = self.epoll.wait(&mut events, timeout);
+        let _ = set.wait(timeout_ns);
+        if set.is_ready(rare) {
+            self.clear_rare();
+        }
+    }
+
+    /// Takes notice of the timer and of calls to wake up.
+    fn clear_rare(&self) {
+        let mut events = Events::new(16);
+        let _ = self.epoll.wait(&mut events, Some(0));
         for event in events.iter() {
             match event.token {
-                TIMER => {
-                    self.timer.clear();
-                    self.armed_ns.store(u64::MAX, Ordering::Relaxed);
-                }
+                TIMER => drop(self.timer.clear()),
                 WAKE => drop(self.wake.clear()),
                 _ => {}
             }
         }
     }
 
-    /// Sets the timer and the watch for room as the engine's state asks.
+    /// Tells a sleeping poller what has changed: a deadline that is earlier, a bearer whose room it should watch for.
     fn arm(&self, engine: &Engine, work: Work) {
         let at = work.next_deadline_ns.unwrap_or(u64::MAX);
         if at < self.armed_ns.load(Ordering::Relaxed) {
             self.armed_ns.store(at, Ordering::Relaxed);
             let _ = self.timer.set(at.max(1));
         }
-        let mut wanted = 0;
-        for (index, blocked) in engine.blocked() {
-            wanted |= (blocked as u64) << index;
-        }
-        let before = self.watched.swap(wanted, Ordering::Relaxed);
-        if wanted == before {
-            return;
-        }
-        for &(index, fd) in &self.data {
-            if (wanted ^ before) >> index & 1 == 1 {
-                let interest = if wanted >> index & 1 == 1 { Interest::BOTH } else { Interest::READ };
-                let _ = self.epoll.modify(fd, index as u64, interest);
-            }
+        let wanted = blocked_bits(engine);
+        if wanted & !self.watched.load(Ordering::Relaxed) != 0 {
+            self.watched.store(wanted, Ordering::Relaxed);
+            self.wake();
         }
     }
 
@@ -236,4 +258,9 @@ impl Drive {
         self.left_seat();
         self.wake();
     }
+}
+
+/// The bearers without room, one bit each.
+fn blocked_bits(engine: &Engine) -> u64 {
+    engine.blocked().fold(0, |bits, (index, blocked)| bits | (blocked as u64) << index)
 }

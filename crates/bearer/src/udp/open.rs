@@ -116,6 +116,7 @@ impl UdpBearer {
             queue: RecvQueue::new(GROUPS_PER_CALL),
             trouble: Trouble::default(),
             held: None,
+            calm: true,
             facts,
         })
     }

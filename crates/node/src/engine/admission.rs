@@ -40,6 +40,7 @@ impl Engine {
             slot.pair.sq.commit();
             if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
                 slot.closing = true;
+                count += 1;
                 self.node.close_port(now, port, &mut self.store);
                 self.closing.push(port);
             }

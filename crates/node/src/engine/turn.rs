@@ -29,7 +29,7 @@ impl Engine {
         self.turns += 1;
         let mut work = Work { drained: true, ..Work::default() };
         work.done += self.take_commands(now, budget);
-        self.take_consumed();
+        work.done += self.take_consumed();
         let due = self.next_at <= now;
         let late = now.since(self.next_at.max(self.turned_at));
         self.turned_at = now;
@@ -42,28 +42,36 @@ impl Engine {
             self.transmit(now, budget, &mut work);
         }
         self.receive(now, budget, due, &mut work);
-        // A timer fires only when nothing that could speak against it is waiting to be read.
-        if due && work.drained {
-            self.node.handle_timeout(now, &mut self.store);
-        }
-        self.transmit(now, budget, &mut work);
-        work.done += self.deliver();
-        self.finish_closing(now);
-        work.done += self.store.publish(self.node.table().generation());
-        if work.done > 0 || due || budget.thorough {
-            self.next_at = self.node.poll_timeout(now);
+        if work.done > 0 || due || budget.thorough || self.unfinished {
+            self.settle(now, budget, due, &mut work);
         }
         work.next_deadline_ns = (self.next_at != Instant::NEVER).then_some(self.next_at.0);
         work
     }
 
-    fn take_consumed(&mut self) {
+    /// What follows from what came in. A turn in which nothing came in needs none of it.
+    fn settle(&mut self, now: Instant, budget: Budget, due: bool, work: &mut Work) {
+        // A timer fires only when nothing that could speak against it is waiting to be read.
+        if due && work.drained {
+            self.node.handle_timeout(now, &mut self.store);
+        }
+        self.transmit(now, budget, work);
+        work.done += self.deliver();
+        self.finish_closing(now);
+        work.done += self.store.publish(self.node.table().generation());
+        self.next_at = self.node.poll_timeout(now);
+        self.unfinished = !work.drained || work.blocked;
+    }
+
+    fn take_consumed(&mut self) -> u32 {
         let mut ports = std::mem::take(&mut self.consumers);
         self.store.consumers(&mut ports);
+        let count = ports.len() as u32;
         for port in ports.drain(..) {
             self.node.handle_consumed(port, &mut self.store);
         }
         self.consumers = ports;
+        count
     }
 
     // ----- in ------------------------------------------------------------------------------------------------
@@ -80,14 +88,14 @@ impl Engine {
             if waiting {
                 continue;
             }
-            self.receive_from(index, now, budget, work);
+            self.receive_from(index, now, budget, thorough, work);
             if budget.thorough || self.turns.is_multiple_of(BEACON_TURNS) {
                 self.receive_beacons(index, now, work);
             }
         }
     }
 
-    fn receive_from(&mut self, index: usize, now: Instant, budget: Budget, work: &mut Work) {
+    fn receive_from(&mut self, index: usize, now: Instant, budget: Budget, to_end: bool, work: &mut Work) {
         self.bearers[index].polled_at = now;
         let (mut bytes, mut calls) = (0, 0);
         loop {
@@ -100,8 +108,8 @@ impl Engine {
             bytes += self.batch.total_bytes() as u64;
             work.done += got as u32;
             self.hand_in(index, now);
-            // A batch with room to spare has emptied the socket: a second call would only say so.
-            if self.batch.spare() > 0 && !budget.thorough {
+            // A batch with room to spare has most likely emptied the socket: a second call would only say so.
+            if self.batch.spare() > 0 && !to_end {
                 break;
             }
             if calls >= budget.receives {
