@@ -6,17 +6,18 @@
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use crate::calibrate::calibrate;
-use crate::control::{Address, Event, Job, Order, Role, SideReport, Task};
+use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
+use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Pipe, Protocol};
-use crate::workload::{NOT_DRAINING, Surroundings, play};
+use crate::workload::{NOT_DRAINING, Surroundings, Workload, play};
 
 /// The hidden sub-command under which the program must call [`agent_main`].
 pub const AGENT_COMMAND: &str = "bench-agent";
@@ -50,29 +51,73 @@ fn work() -> Result<(), String> {
         Task::Play(job) => job,
     };
     let protocol = protocol::find(&job.protocol).ok_or_else(|| format!("no protocol {}", job.protocol))?;
-    let (drain, quit) = (Arc::new(AtomicU64::new(NOT_DRAINING)), channel());
-    let (mut pipe, go) = open(&job, protocol, &drain, quit.0, &mut notes)?;
+    let heard = Heard::default();
+    let (told, orders) = channel();
+    let mut pipes = open(&job, protocol, &heard, told, &mut notes)?;
     say(&Event::Ready);
-    go.recv().map_err(|_| "ended before the start".to_owned())?;
-    let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));
-    let around = Surroundings { drain: &drain, progress: &mut progress };
-    let played = play(&job, pipe.as_mut(), protocol.reliable(), around);
-    let report = played.map_err(|error| format!("{}: {error}", job.protocol))?;
+    let report = measure(&job, protocol, &mut pipes, &heard, &orders)?;
     say(&Event::Done(SideReport { notes, ..report }));
-    // The pipe stays open until both sides have reported: closing it could discard what is still under way.
-    let _ = quit.1.recv();
-    Ok(())
+    // The pipes stay open until both sides have reported: closing them could discard what is still under way.
+    wait_for(&orders, Order::Quit)
 }
 
-/// Connects the pair. The thread that hears orders starts once nothing else is read from standard input.
+/// Does the work of one side; the pipes outlive it.
+fn measure(
+    job: &Job,
+    protocol: &dyn Protocol,
+    pipes: &mut [Box<dyn Pipe>],
+    heard: &Heard,
+    orders: &Receiver<Order>,
+) -> Result<SideReport, String> {
+    if job.workload == Workload::Idle {
+        // Whoever looks on counts what a process costs that only waits.
+        wait_for(orders, Order::Stop)?;
+        return Ok(SideReport::default());
+    }
+    wait_for(orders, Order::Go)?;
+    if let [watched, bulk] = pipes {
+        let both = [watched, bulk];
+        return match job.role {
+            Role::Sender => failover::send(job, both, orders, &say),
+            Role::Receiver => failover::receive(job, both, orders, &say),
+        };
+    }
+    let pipe = pipes.first_mut().ok_or("nothing connected")?;
+    let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));
+    let around = Surroundings { drain: &heard.drain, resume: &heard.resume, progress: &mut progress };
+    play(job, pipe.as_mut(), protocol.reliable(), around)
+        .map_err(|error| format!("{}: {error}", job.protocol))
+}
+
+/// Orders that a side looks up in the middle of its work.
+struct Heard {
+    drain: Arc<AtomicU64>,
+    resume: Arc<AtomicBool>,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { drain: Arc::new(AtomicU64::new(NOT_DRAINING)), resume: Arc::default() }
+    }
+}
+
+fn wait_for(orders: &Receiver<Order>, wanted: Order) -> Result<(), String> {
+    let found = orders.iter().any(|order| order == wanted);
+    if found { Ok(()) } else { Err("ended before its time".to_owned()) }
+}
+
+/// Connects the pair: one pipe, or two side by side. The thread that hears orders starts once nothing else is read
+/// from standard input.
 fn open(
     job: &Job,
     protocol: &dyn Protocol,
-    drain: &Arc<AtomicU64>,
-    quit: Sender<()>,
+    heard: &Heard,
+    orders: Sender<Order>,
     notes: &mut Vec<String>,
-) -> Result<(Box<dyn Pipe>, Receiver<()>), String> {
+) -> Result<Vec<Box<dyn Pipe>>, String> {
     let failed = |what: &str, error: io::Error| format!("{}: {what}: {error}", job.protocol);
+    let setups: Vec<Setup> =
+        [&job.setup].into_iter().chain(job.beside.as_ref().map(|beside| &beside.bulk)).cloned().collect();
     // A protocol's own threads begin before the pinning and stay free; only the measuring thread is bound.
     let mut pin = || {
         if let Some(Err(note)) = job.core.map(pin_thread) {
@@ -81,40 +126,45 @@ fn open(
     };
     match job.role {
         Role::Receiver => {
-            let listener = protocol.listen(&job.setup).map_err(|error| failed("listen", error))?;
-            say(&Event::Listening { address: listener.address() });
-            let go = hear(drain.clone(), quit);
+            let listeners = protocol.listen_flows(&setups).map_err(|error| failed("listen", error))?;
+            let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+            say(&Event::Listening { address: addresses.join(" ") });
+            hear(heard, orders);
             pin();
-            let pipe = listener.accept(CONNECT_MAX).map_err(|error| failed("accept", error))?;
-            Ok((pipe, go))
+            let accept = |listener: Box<dyn protocol::Listener>| listener.accept(CONNECT_MAX);
+            listeners
+                .into_iter()
+                .map(accept)
+                .collect::<io::Result<_>>()
+                .map_err(|error| failed("accept", error))
         }
         Role::Sender => {
             let Address { address } = read_line()?;
-            let go = hear(drain.clone(), quit);
-            let pipe = protocol
-                .connect(&job.setup, &address, CONNECT_MAX)
+            hear(heard, orders);
+            let addresses: Vec<&str> = address.split(' ').collect();
+            let pipes = protocol
+                .connect_flows(&setups, &addresses, CONNECT_MAX)
                 .map_err(|error| failed(&format!("connect to {address}"), error))?;
             pin();
-            Ok((pipe, go))
+            Ok(pipes)
         }
     }
 }
 
 /// Hears orders in a thread of its own; it sleeps but for a handful of lines.
-fn hear(drain: Arc<AtomicU64>, quit: Sender<()>) -> Receiver<()> {
-    let (go, started) = channel();
+fn hear(heard: &Heard, orders: Sender<Order>) {
+    let (drain, resume) = (heard.drain.clone(), heard.resume.clone());
     std::thread::spawn(move || {
         loop {
-            // An error of sending means that the main thread has gone on without needing the order.
             match read_line::<Order>() {
-                Ok(Order::Go) => drop(go.send(())),
                 Ok(Order::Drain { expected }) => drain.store(expected, Ordering::Relaxed),
-                Ok(Order::Quit) => drop(quit.send(())),
+                Ok(Order::Resume) => resume.store(true, Ordering::Relaxed),
+                // An error of sending means that the main thread has gone on without needing the order.
+                Ok(order) => drop(orders.send(order)),
                 Err(_) => std::process::exit(3),
             }
         }
     });
-    started
 }
 
 fn read_line<T: DeserializeOwned>() -> Result<T, String> {

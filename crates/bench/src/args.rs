@@ -1,11 +1,16 @@
 //! The command line of `bench`.
 
+mod failover;
+
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::check::MESSAGE_BYTES_MIN;
+use crate::check::{CONTENTS_BYTES_MIN, MESSAGE_BYTES_MIN};
 use crate::wait::WaitMode;
 use crate::workload::Workload;
+
+pub(crate) use failover::FailoverPlan;
+pub use failover::{FailoverArgs, FlowClass};
 
 /// Measures protocols beside each other, interleaved, and reports medians, spreads and paired ratios.
 #[derive(Args, Clone, Debug)]
@@ -19,43 +24,51 @@ pub struct BenchArgs {
     /// Between two nodes of a testbed, or two processes of this node over loopback.
     #[arg(long, value_enum, default_value = "inter")]
     pub placement: Placement,
-    /// Number of links between the two nodes.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub links: u8,
+    /// Number of links between the two nodes; 2 for failover and idle, else 1.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub links: Option<u8>,
     /// Rates of the links in Mbit/s, separated by commas, each measured in turn; 0: unthrottled. `1000:250` gives
-    /// each link its own.
-    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "LIST")]
+    /// each link its own. 1000 for failover and idle, else 0.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub rate: Vec<String>,
-    /// Message sizes in bytes, separated by commas, each measured in turn; 131072 for stream, else 64.
+    /// Message sizes in bytes, separated by commas, each measured in turn; 131072 for stream and stalled, 4096 for
+    /// failover, else 64.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub size: Vec<usize>,
-    /// How the measuring threads wait.
-    #[arg(long, value_enum, default_value = "spin")]
-    pub wait: WaitMode,
-    /// Length of each measured window, in seconds.
-    #[arg(long, default_value_t = 1.0, value_name = "S")]
-    pub duration: f64,
-    /// Time before each window, in seconds.
-    #[arg(long, default_value_t = 0.3, value_name = "S")]
-    pub warmup: f64,
-    /// Number of repetitions, interleaved over the protocols.
-    #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
+    /// How the measuring threads wait; block for failover, idle and stalled, else spin.
+    #[arg(long, value_enum)]
+    pub wait: Option<WaitMode>,
+    /// Length of each measured window, in seconds; 10 for idle, else 1. stalled: how long the receiver stays away once
+    /// the sender is blocked, 2. failover: not used.
+    #[arg(long, value_name = "S")]
+    pub duration: Option<f64>,
+    /// Time before each window, in seconds; 1 for failover, 3 for idle, else 0.3. stalled: not used.
+    #[arg(long, value_name = "S")]
+    pub warmup: Option<f64>,
+    /// Number of repetitions, interleaved over the protocols; 1 for failover and stalled, 3 for idle, else 5.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
     /// Write one JSON document to standard output instead of a table.
     #[arg(long)]
     pub json: bool,
     /// Send and receive buffers of sockets, in bytes; the system's defaults if not given.
     #[arg(long, value_name = "BYTES")]
     pub socket_buffer_max: Option<usize>,
-    /// Random loss on every link in percent, separated by commas, each measured in turn.
+    /// Random loss of the links in percent, separated by commas, each measured in turn. `1:0` gives each link its own.
     #[arg(long, value_delimiter = ',', default_value = "0", value_name = "LIST")]
-    pub loss: Vec<f64>,
+    pub loss: Vec<String>,
     /// Send from the application's memory, or compose messages in the protocol's where it offers that.
     #[arg(long, value_enum, default_value = "slice")]
     pub send: SendKind,
     /// Ratios to report, as A:B; polyrail to every other protocol if not given.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
+    /// Bytes that the sender of stalled pushes; K, M, G for powers of 1024.
+    #[arg(long, default_value = "10G", value_name = "BYTES", value_parser = parse_bytes)]
+    pub bytes: u64,
+    /// How links are cut in failover.
+    #[command(flatten)]
+    pub failover: FailoverArgs,
 }
 
 /// A workload, or the list of what there is.
@@ -70,6 +83,26 @@ pub enum WorkloadArg {
     PingPong,
     /// One-way messages of 64 bytes; messages counted at the receiver.
     Rate,
+    /// Messages at a fixed rate beside bulk while one link after the other is cut; how late they come.
+    Failover,
+    /// A connected pair without traffic: memory, CPU time, wake-ups.
+    Idle,
+    /// A receiver that stops reading while the sender pushes on: memory, and whether all arrives in the end.
+    Stalled,
+}
+
+impl WorkloadArg {
+    fn workload(self) -> Option<Workload> {
+        Some(match self {
+            Self::List => return None,
+            Self::Stream => Workload::Stream,
+            Self::PingPong => Workload::PingPong,
+            Self::Rate => Workload::Rate,
+            Self::Failover => Workload::Failover,
+            Self::Idle => Workload::Idle,
+            Self::Stalled => Workload::Stalled,
+        })
+    }
 }
 
 /// Where the two measured processes are.
@@ -109,7 +142,8 @@ pub(crate) struct Plan {
     pub(crate) placement: Placement,
     /// Per environment: rate of each link in Mbit/s, none for unthrottled.
     pub(crate) rates: Vec<Vec<Option<u32>>>,
-    pub(crate) losses: Vec<f64>,
+    /// Per environment: random loss of each link in percent.
+    pub(crate) losses: Vec<Vec<f64>>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) wait: WaitMode,
     pub(crate) warmup_ns: u64,
@@ -119,6 +153,9 @@ pub(crate) struct Plan {
     pub(crate) send: SendKind,
     pub(crate) protocols: Vec<String>,
     pub(crate) versus: Vec<(String, String)>,
+    /// What `stalled` pushes.
+    pub(crate) bytes: u64,
+    pub(crate) failover: FailoverPlan,
 }
 
 /// Largest message that is measured: each side holds a few of them.
@@ -127,44 +164,60 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 impl BenchArgs {
     /// Checks the arguments; the error is one line for the user.
     pub(crate) fn plan(&self) -> Result<Plan, String> {
-        let workload = match self.workload {
-            WorkloadArg::Stream => Workload::Stream,
-            WorkloadArg::PingPong => Workload::PingPong,
-            WorkloadArg::Rate => Workload::Rate,
-            WorkloadArg::List => return Err("`list` measures nothing".to_owned()),
+        let workload = self.workload.workload().ok_or("`list` measures nothing")?;
+        let defaults = workload.defaults();
+        let intra = self.placement == Placement::Intra;
+        let links = usize::from(self.links.unwrap_or(if intra { 1 } else { defaults.links }));
+        let rates = match self.rate.as_slice() {
+            [] => vec![if intra { "0" } else { defaults.rate }.to_owned()],
+            rates => rates.to_vec(),
         };
-        let sizes = if self.size.is_empty() { vec![workload.size_default()] } else { self.size.clone() };
-        if let Some(size) = sizes.iter().find(|size| !(MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(*size))
-        {
-            return Err(format!(
-                "--size {size}: not within {MESSAGE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes"
-            ));
-        }
-        if let Some(loss) = self.loss.iter().find(|loss| !(0.0..100.0).contains(*loss)) {
-            return Err(format!("--loss {loss}: not within 0 to 100 percent"));
-        }
-        let shaped = self.rate.iter().any(|rate| rate != "0") || self.loss.iter().any(|&loss| loss > 0.0);
-        if self.placement == Placement::Intra && (shaped || self.links != 1) {
-            return Err(
-                "--placement intra has no links to shape: leave out --links, --rate and --loss".to_owned()
-            );
-        }
-        let links = usize::from(self.links);
+        self.check_placement(workload, links, &rates)?;
         Ok(Plan {
             workload,
             placement: self.placement,
-            rates: self.rate.iter().map(|rate| parse_rates(rate, links)).collect::<Result<_, _>>()?,
-            losses: self.loss.clone(),
-            sizes,
-            wait: self.wait,
-            warmup_ns: seconds("--warmup", self.warmup, 0.0)?,
-            duration_ns: seconds("--duration", self.duration, 0.01)?,
-            repeat: self.repeat,
+            rates: rates.iter().map(|rate| parse_rates(rate, links)).collect::<Result<_, _>>()?,
+            losses: self.loss.iter().map(|loss| parse_losses(loss, links)).collect::<Result<_, _>>()?,
+            sizes: self.sizes(workload)?,
+            wait: self.wait.unwrap_or(defaults.wait),
+            warmup_ns: seconds("--warmup", self.warmup.unwrap_or(defaults.warmup_s), 0.0)?,
+            duration_ns: seconds("--duration", self.duration.unwrap_or(defaults.duration_s), 0.01)?,
+            repeat: self.repeat.unwrap_or(defaults.repeat),
             socket_buffer_max: self.socket_buffer_max,
             send: self.send,
             protocols: self.protocol.clone(),
             versus: self.vs.iter().map(|text| parse_versus(text)).collect::<Result<_, _>>()?,
+            bytes: self.bytes,
+            failover: self.failover.plan()?,
         })
+    }
+
+    fn check_placement(&self, workload: Workload, links: usize, rates: &[String]) -> Result<(), String> {
+        let shaped = rates.iter().any(|rate| rate != "0") || self.loss.iter().any(|loss| loss != "0");
+        let needs_links = matches!(workload, Workload::Failover | Workload::Idle);
+        if self.placement == Placement::Intra && (shaped || links != 1 || needs_links) {
+            return Err(if needs_links {
+                format!("{} is about links: --placement intra has none", workload.name())
+            } else {
+                "--placement intra has no links to shape: leave out --links, --rate and --loss".to_owned()
+            });
+        }
+        if workload == Workload::Failover && links < 2 {
+            return Err("failover needs a link to fail over to: --links 2 at least".to_owned());
+        }
+        if workload.checks_contents() && self.send == SendKind::Buffer {
+            return Err(format!("--send buffer leaves contents out, which {} checks", workload.name()));
+        }
+        Ok(())
+    }
+
+    fn sizes(&self, workload: Workload) -> Result<Vec<usize>, String> {
+        let sizes = if self.size.is_empty() { vec![workload.defaults().size] } else { self.size.clone() };
+        let least = if workload.checks_contents() { CONTENTS_BYTES_MIN } else { MESSAGE_BYTES_MIN };
+        match sizes.iter().find(|size| !(least..=MESSAGE_BYTES_MAX).contains(*size)) {
+            Some(size) => Err(format!("--size {size}: not within {least} to {MESSAGE_BYTES_MAX} bytes")),
+            None => Ok(sizes),
+        }
     }
 }
 
@@ -178,19 +231,41 @@ fn seconds(name: &str, value: f64, least: f64) -> Result<u64, String> {
 }
 
 fn parse_rates(text: &str, links: usize) -> Result<Vec<Option<u32>>, String> {
-    let rates: Vec<Option<u32>> = text
-        .split(':')
-        .map(|rate| match rate.parse::<u32>() {
-            Ok(0) => Ok(None),
-            Ok(rate_mbit) => Ok(Some(rate_mbit)),
-            Err(_) => Err(format!("--rate {text}: `{rate}` is no number of Mbit/s")),
-        })
-        .collect::<Result<_, _>>()?;
-    match rates.len() {
-        1 => Ok(vec![rates[0]; links]),
-        n if n == links => Ok(rates),
-        n => Err(format!("--rate {text}: {n} rates for {links} links")),
+    let rates = text.split(':').map(|rate| match rate.parse::<u32>() {
+        Ok(0) => Ok(None),
+        Ok(rate_mbit) => Ok(Some(rate_mbit)),
+        Err(_) => Err(format!("--rate {text}: `{rate}` is no number of Mbit/s")),
+    });
+    per_link("--rate", text, rates.collect::<Result<_, _>>()?, links)
+}
+
+fn parse_losses(text: &str, links: usize) -> Result<Vec<f64>, String> {
+    let losses = text.split(':').map(|loss| match loss.parse::<f64>() {
+        Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("--loss {text}: `{loss}` is not within 0 to 100 percent")),
+    });
+    per_link("--loss", text, losses.collect::<Result<_, _>>()?, links)
+}
+
+/// One value for every link, or one for each.
+fn per_link<T: Clone>(name: &str, text: &str, values: Vec<T>, links: usize) -> Result<Vec<T>, String> {
+    match values.len() {
+        1 => Ok(vec![values[0].clone(); links]),
+        n if n == links => Ok(values),
+        n => Err(format!("{name} {text}: {n} values for {links} links")),
     }
+}
+
+/// A number of bytes; K, M, G stand for powers of 1024.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().filter(|&number| number > 0 && number < 1 << (50 - shift));
+    number.map(|number| number << shift).ok_or_else(|| format!("`{text}` is no number of bytes, such as 10G"))
 }
 
 fn parse_versus(text: &str) -> Result<(String, String), String> {
@@ -224,6 +299,11 @@ pub(crate) mod tests {
         let plan = parse("stream").unwrap().plan().unwrap();
         assert_eq!((plan.sizes, plan.repeat, plan.rates), (vec![131_072], 5, vec![vec![None]]));
         assert_eq!(parse("pingpong").unwrap().plan().unwrap().sizes, [64]);
+        let plan = parse("failover").unwrap().plan().unwrap();
+        assert_eq!((plan.rates, plan.sizes), (vec![vec![Some(1000); 2]], vec![4096]));
+        assert_eq!((plan.wait, plan.repeat, plan.failover.cuts), (WaitMode::Block, 1, 20));
+        let plan = parse("stalled --placement intra --bytes 3M").unwrap().plan().unwrap();
+        assert_eq!((plan.bytes, plan.rates), (3 << 20, vec![vec![None]]));
     }
 
     #[test]
@@ -237,12 +317,27 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn loss_is_of_every_link_or_of_each_its_own() {
+        let plan = parse("stream --links 2 --loss 0,1,5:0").unwrap().plan().unwrap();
+        assert_eq!(plan.losses, [[0.0, 0.0], [1.0, 1.0], [5.0, 0.0]]);
+    }
+
+    #[test]
     fn nonsense_is_refused_in_one_line_that_names_it() {
         assert!(refused("stream --size 7").contains("--size 7"));
         assert!(refused("stream --size 99999999999").contains("--size"));
         assert!(refused("stream --loss 100").contains("--loss"));
         assert!(refused("stream --rate fast").contains("fast"));
-        assert!(refused("stream --links 3 --rate 1:2").contains("2 rates for 3 links"));
+        assert!(refused("stream --links 3 --rate 1:2").contains("2 values for 3 links"));
+        assert!(refused("stream --links 2 --loss 1:2:3").contains("3 values for 2 links"));
+        assert!(refused("failover --links 1").contains("--links 2"));
+        assert!(refused("failover --size 31").contains("--size 31"));
+        assert!(refused("failover --cuts 0").contains("cuts"));
+        assert!(refused("failover --kind fire").contains("fire"));
+        assert!(refused("idle --placement intra").contains("intra"));
+        assert!(refused("stalled --send buffer").contains("--send buffer"));
+        assert!(refused("stalled --bytes 0").contains("`0`"));
+        assert!(refused("stalled --bytes 1T").contains("`1T`"));
         assert!(refused("stream --duration 0").contains("--duration"));
         assert!(refused("stream --duration nan").contains("--duration"));
         assert!(refused("stream --vs a").contains("A:B"));

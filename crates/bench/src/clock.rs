@@ -9,3 +9,8 @@ pub(crate) fn now_ns() -> u64 {
     let elapsed = START.get_or_init(Instant::now).elapsed();
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// The machine's monotonic clock, in ns: the same in every process of the machine, whatever its namespaces.
+pub(crate) fn machine_ns() -> u64 {
+    polyrail_sys::clock::monotonic_ns()
+}

@@ -5,9 +5,12 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::SendKind;
+use crate::args::{FlowClass, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
+use crate::failover::{Judgement, StallSummary};
+use crate::idle::IdleCost;
+use crate::memory::MemoryUse;
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -28,7 +31,7 @@ pub enum Task {
     /// Take the machine's pulse, with the priority that measurements have.
     Calibrate,
     /// Play one side of a measurement.
-    Play(Job),
+    Play(Box<Job>),
 }
 
 /// One side of a measurement: all it needs to know.
@@ -48,6 +51,23 @@ pub struct Job {
     pub duration_ns: u64,
     /// Core to pin the measuring thread to.
     pub core: Option<usize>,
+    /// Bytes to send in all, where that ends the work.
+    #[serde(default)]
+    pub bytes_total: u64,
+    /// The flow that goes beside the one of `setup`, and how often that one has a message.
+    #[serde(default)]
+    pub beside: Option<Beside>,
+}
+
+/// What makes a pair of flows of one: bulk beside messages that arrive at a fixed rate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beside {
+    /// The bulk's conditions.
+    pub bulk: Setup,
+    /// Messages per second of the other flow.
+    pub arrivals_per_s: u64,
+    /// Cores that are watched for interruptions.
+    pub cores: Vec<usize>,
 }
 
 /// Conditions that every protocol must be measured under alike.
@@ -67,6 +87,9 @@ pub struct Setup {
     pub send: SendKind,
     /// Whether messages go both ways.
     pub both_ways: bool,
+    /// How the flow stands to others.
+    #[serde(default)]
+    pub class: FlowClass,
 }
 
 /// A line to a measured process after its job.
@@ -80,8 +103,32 @@ pub enum Order {
         /// Number of messages the sender sent in all.
         expected: u64,
     },
+    /// To the receiver of two flows: the same, for each of them.
+    DrainFlows {
+        /// Number of messages sent in all.
+        expected: [u64; 2],
+    },
+    /// To a receiver that has stopped reading: read on.
+    Resume,
+    /// To the sender of two flows: what has each link carried so far?
+    Carried,
+    /// To the receiver of two flows: a link was cut; how late did messages come?
+    Judge(Span),
+    /// To the sender of two flows: send no more, and report.
+    Stop,
     /// End.
     Quit,
+}
+
+/// When a link was cut and given back, by the machine's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// From here to the cut nothing was disturbed, in ns.
+    pub calm_ns: u64,
+    /// Just before the cut, in ns.
+    pub cut_ns: u64,
+    /// Just after the link was given back, in ns.
+    pub restored_ns: u64,
 }
 
 /// The second line to a sender.
@@ -106,6 +153,13 @@ pub enum Event {
     Progress(SideReport),
     /// The side has done its work.
     Done(SideReport),
+    /// Bytes that left over each link so far.
+    Carried {
+        /// One per link.
+        bytes: Vec<u64>,
+    },
+    /// What a cut did.
+    Judged(Judgement),
     /// The machine's pulse.
     Pulse(Calibration),
     /// The side cannot go on.
@@ -130,9 +184,27 @@ pub struct SideReport {
     pub sent: u64,
     /// What the check of arriving messages says, over the whole run.
     pub counts: CheckCounts,
-    /// Round trips within the window: (ns, how often), by histogram bucket.
+    /// Round trips within the window, or lateness in undisturbed time: (ns, how often), by histogram bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rtt_ns: Vec<(u64, u64)>,
+    /// Of two flows: messages sent in all, the one at a fixed rate first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows_sent: Option<[u64; 2]>,
+    /// Of two flows: the bulk's counts; `counts` are the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_counts: Option<CheckCounts>,
+    /// Interruptions of the watched cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<StallSummary>,
+    /// How long the sender has got nothing accepted, in ns.
+    #[serde(default)]
+    pub blocked_ns: u64,
+    /// Resident memory over the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
+    /// What a process that does nothing costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleCost>,
     /// What could not be had: pinning, priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -64,6 +64,32 @@ pub trait Protocol: Sync {
     /// # Errors
     /// What the machine refuses, or nobody answers within `timeout`.
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>>;
+
+    /// Begins to listen for several flows that go side by side, one listener each.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
+        setups.iter().map(|setup| self.listen(setup)).collect()
+    }
+
+    /// Connects several flows, each to the listener of the same place in `addresses`.
+    ///
+    /// # Errors
+    /// What the machine refuses, or nobody answers within `timeout`.
+    fn connect_flows(
+        &self,
+        setups: &[Setup],
+        addresses: &[&str],
+        timeout: Duration,
+    ) -> io::Result<Vec<Box<dyn Pipe>>> {
+        setups.iter().zip(addresses).map(|(setup, address)| self.connect(setup, address, timeout)).collect()
+    }
+
+    /// Whether one of its flows can be put before another.
+    fn has_classes(&self) -> bool {
+        false
+    }
 }
 
 /// A receiver that waits for its sender.
@@ -79,7 +105,7 @@ pub trait Listener {
 }
 
 /// One end of a connected pair. Messages all have the size given at setup.
-pub trait Pipe {
+pub trait Pipe: Send {
     /// Sends a message, waiting for one turn at most. `false`: not yet (or only a part of it); call again with the
     /// same message.
     ///

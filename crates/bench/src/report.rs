@@ -1,13 +1,15 @@
 //! From samples to what is told: medians with their range, paired ratios, verdicts; as JSON and as a table.
 
 mod document;
+mod figures;
 mod list;
 mod table;
 
 use std::collections::BTreeMap;
 
-use crate::args::{Placement, Plan};
+use crate::args::{FlowClass, Placement, Plan};
 use crate::calibrate::Calibration;
+use crate::check::CheckCounts;
 use crate::protocol::Protocol;
 use crate::run::Sample;
 use crate::stats::{Spread, paired_ratio};
@@ -29,9 +31,11 @@ pub(crate) struct Case {
     striped: bool,
     placement: Placement,
     rates: Vec<Option<u32>>,
-    loss_percent: f64,
+    loss_percent: Vec<f64>,
     size: usize,
     wait: WaitMode,
+    /// Of `failover`, where the protocol has classes.
+    class: Option<FlowClass>,
 }
 
 impl Case {
@@ -39,7 +43,7 @@ impl Case {
         plan: &Plan,
         protocol: &'static dyn Protocol,
         rates: &[Option<u32>],
-        loss_percent: f64,
+        loss_percent: &[f64],
         size: usize,
     ) -> Self {
         Self {
@@ -49,9 +53,11 @@ impl Case {
             striped: protocol.striped(),
             placement: plan.placement,
             rates: rates.to_vec(),
-            loss_percent,
+            loss_percent: loss_percent.to_vec(),
             size,
             wait: plan.wait,
+            class: (plan.workload == Workload::Failover && protocol.has_classes())
+                .then_some(plan.failover.class),
         }
     }
 
@@ -62,8 +68,9 @@ impl Case {
             Placement::Intra => String::new(),
             Placement::Inter => format!(" {} links {} Mbit/s", self.rates.len(), rates.join(":")),
         };
-        let loss =
-            if self.loss_percent > 0.0 { format!(" loss {} %", self.loss_percent) } else { String::new() };
+        let losses: Vec<String> = self.loss_percent.iter().map(ToString::to_string).collect();
+        let lossy = self.loss_percent.iter().any(|&percent| percent > 0.0);
+        let loss = if lossy { format!(" loss {} %", losses.join(":")) } else { String::new() };
         let (workload, placement, wait) = (self.workload.name(), self.placement.name(), self.wait.name());
         format!("{workload} {placement}{links}{loss} {} B {wait}", self.size)
     }
@@ -102,6 +109,9 @@ impl Series {
             Workload::Stream => throughput_mbps(sample),
             Workload::Rate => rate_per_s(sample),
             Workload::PingPong => Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5),
+            Workload::Failover => median_gap_ms(sample),
+            Workload::Idle => sample.sender.idle.map(|cost| cost.cpu_percent),
+            Workload::Stalled => None,
         }
     }
 
@@ -110,6 +120,9 @@ impl Series {
             Workload::Stream => "throughput",
             Workload::Rate => "rate",
             Workload::PingPong => "latency p50",
+            Workload::Failover => "gap p50",
+            Workload::Idle => "CPU",
+            Workload::Stalled => "",
         }
     }
 
@@ -120,7 +133,9 @@ impl Series {
             let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| value(sample)).collect();
             Spread::of(&values)
         };
-        let one_way = case.workload != Workload::PingPong;
+        let one_way = matches!(case.workload, Workload::Stream | Workload::Rate);
+        let moves_bytes = one_way || case.workload.checks_contents();
+        let samples = || self.samples.iter().map(|(_, sample, _)| sample);
         let sum =
             |count: fn(&Sample) -> u64| self.samples.iter().map(|(_, sample, _)| count(sample)).sum::<u64>();
         let mut notes: Vec<String> =
@@ -133,13 +148,26 @@ impl Series {
             placement: case.placement,
             links: case.rates.len(),
             rate_mbit: case.rates.clone(),
-            loss_percent: case.loss_percent,
+            loss_percent: case.loss_percent.clone(),
             size: case.size,
             wait: case.wait,
-            throughput_mbps: spread(throughput_mbps).filter(|_| one_way),
+            class: case.class,
+            throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| one_way && !case.reliable),
-            rate_per_s: if one_way { spread(rate_per_s) } else { spread(round_trips_per_s) },
-            latency_us: if one_way { None } else { self.latency() },
+            rate_per_s: match case.workload {
+                Workload::PingPong => spread(round_trips_per_s),
+                _ => spread(rate_per_s).filter(|_| one_way),
+            },
+            latency_us: self.latency().filter(|_| case.workload == Workload::PingPong),
+            gaps: figures::gaps(samples()),
+            cuts: figures::cuts(samples()),
+            calm_lateness_us: figures::calm_lateness(samples()),
+            stalls: figures::stalls(samples()),
+            idle: figures::idle(samples()),
+            blocked_s: spread(figures::blocked_s),
+            sent_before_block_bytes: figures::sent_before_block(samples(), case.size)
+                .filter(|_| case.workload == Workload::Stalled),
+            memory_mib: figures::memory(samples()),
             cpu_s_per_gb: CpuPerGb::of(
                 spread(|sample| cpu_s_per_gb(sample, sample.sender.cpu_ns, sample.sender.window_ns)),
                 spread(|sample| cpu_s_per_gb(sample, sample.receiver.cpu_ns, sample.receiver.window_ns)),
@@ -148,7 +176,7 @@ impl Series {
             lost: sum(|sample| checked(sample).lost),
             duplicated: sum(|sample| checked(sample).duplicated),
             reordered: sum(|sample| checked(sample).reordered),
-            damaged: sum(|sample| sample.sender.counts.damaged + sample.receiver.counts.damaged),
+            damaged: sum(|sample| sample.sender.counts.damaged + received(sample).damaged),
             limited_by: self.limited_by(),
             calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
@@ -167,6 +195,14 @@ impl Series {
                 notes
                     .push(format!("{side}: had {:.0} % of a core: other work was in the way", share * 100.0));
             }
+        }
+        let unfinished = sample.cuts.iter().filter(|cut| cut.judgement.unfinished).count();
+        if unfinished > 0 {
+            notes.push(format!("after {unfinished} cuts, messages were still missing 8 s later"));
+        }
+        let unused = sample.cuts.iter().filter(|cut| cut.carried_share < UNUSED_SHARE).count();
+        if unused > 0 {
+            notes.push(format!("{unused} cuts met a link that carried next to nothing at that time"));
         }
         if self.case.reliable && sample.error.is_none() && checked(sample).lost > 0 {
             notes.push(format!("{} messages had not come after 6 s of silence", checked(sample).lost));
@@ -204,7 +240,7 @@ impl Series {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
         let goodput = crate::stats::median(&values)?;
-        if self.case.workload != Workload::PingPong
+        if matches!(self.case.workload, Workload::Stream | Workload::Rate)
             && self.case.placement == Placement::Inter
             && self.case.capacity_mbps().is_some_and(|capacity| goodput >= 0.9 * capacity)
         {
@@ -224,6 +260,9 @@ impl Series {
 
 /// A spinning side that got less of its core than this was disturbed.
 const CORE_SHARE_MIN: f64 = 0.9;
+
+/// A link that carried less than this share of the bytes was not in use when it was cut.
+const UNUSED_SHARE: f64 = 0.02;
 
 /// Everything that was measured, and what could not be.
 #[derive(Debug)]
@@ -330,8 +369,18 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
 }
 
 /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
-fn checked(sample: &Sample) -> crate::check::CheckCounts {
-    if sample.sender.counts.messages > 0 { sample.sender.counts } else { sample.receiver.counts }
+fn checked(sample: &Sample) -> CheckCounts {
+    if sample.sender.counts.messages > 0 { sample.sender.counts } else { received(sample) }
+}
+
+/// The receiver's counts, of both flows where there are two.
+fn received(sample: &Sample) -> CheckCounts {
+    sample.receiver.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
+}
+
+fn median_gap_ms(sample: &Sample) -> Option<f64> {
+    let gaps: Vec<f64> = sample.cuts.iter().map(|cut| cut.judgement.gap_ns as f64 / 1e6).collect();
+    crate::stats::median(&gaps)
 }
 
 fn throughput_mbps(sample: &Sample) -> Option<f64> {

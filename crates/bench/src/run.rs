@@ -1,8 +1,11 @@
 //! The orchestrator: environments, sizes, interleaved repetitions, and what becomes of errors on the way.
 
+mod conduct;
+mod live;
 mod pair;
+mod side;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::sync::Arc;
@@ -11,19 +14,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent::AGENT_COMMAND;
-use crate::args::{BenchArgs, Placement, Plan, WorkloadArg};
-use crate::control::{Job, Role, Setup, SideReport};
+use crate::args::{BenchArgs, FlowClass, Placement, Plan, WorkloadArg};
+use crate::control::{Beside, Job, Role, Setup};
+use crate::failover::Cut;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::process::core_count;
 use crate::protocol::{self, Protocol};
 use crate::report::{Case, Report, Series};
 use crate::workload::Workload;
 
+use live::Live;
 pub(crate) use pair::Sample;
 
 /// Core of the sending, asking side, and of the receiving, answering one.
 const SENDER_CORE: usize = 0;
 const RECEIVER_CORE: usize = 1;
+/// Message size of the bulk beside the watched flow of failover.
+const BULK_BYTES: usize = 1 << 20;
 /// Nodes of the testbed.
 const SENDER_NODE: usize = 0;
 const RECEIVER_NODE: usize = 1;
@@ -122,12 +129,12 @@ impl Run<'_> {
             }
         });
         if self.plan.placement == Placement::Intra {
-            return self.sizes(None, &[None], 0.0);
+            return self.sizes(None, &[None], &[0.0]);
         }
         for rates in &self.plan.rates {
-            for &loss_percent in &self.plan.losses {
-                let testbed = self.testbed(rates, loss_percent).map_err(|error| error.to_string())?;
-                let measured = self.sizes(Some(&testbed), rates, loss_percent);
+            for losses in &self.plan.losses {
+                let testbed = self.testbed(rates, losses).map_err(|error| error.to_string())?;
+                let measured = self.sizes(Some(&testbed), rates, losses);
                 let removed = testbed.down().map_err(|error| error.to_string());
                 measured.and(removed)?;
             }
@@ -135,19 +142,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn testbed(&self, rates: &[Option<u32>], loss_percent: f64) -> Result<Testbed, NetnsError> {
-        let link = |&rate_mbit: &Option<u32>| LinkSpec {
-            rate_mbit,
-            loss_percent,
-            // With large segments passing whole, a "lost packet" would be 64 KiB.
-            gso: loss_percent == 0.0,
-            ..LinkSpec::default()
-        };
+    fn testbed(&self, rates: &[Option<u32>], losses: &[f64]) -> Result<Testbed, NetnsError> {
+        // With large segments passing whole, a "lost packet" would be 64 KiB. Every link is then like that: two that
+        // differ in this would differ in more than their loss.
+        let gso = losses.iter().all(|&loss_percent| loss_percent == 0.0);
+        let link =
+            |(&rate_mbit, &loss_percent)| LinkSpec { rate_mbit, loss_percent, gso, ..LinkSpec::default() };
         let name = format!("bench-{}", std::process::id());
-        Testbed::create(Spec::pair(name, rates.iter().map(link).collect()))
+        Testbed::create(Spec::pair(name, rates.iter().zip(losses).map(link).collect()))
     }
 
-    fn sizes(&mut self, testbed: Option<&Testbed>, rates: &[Option<u32>], loss: f64) -> Result<(), String> {
+    fn sizes(
+        &mut self,
+        testbed: Option<&Testbed>,
+        rates: &[Option<u32>],
+        losses: &[f64],
+    ) -> Result<(), String> {
         let mut ready = Vec::new();
         for &protocol in &self.protocols {
             match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, RECEIVER_NODE)) {
@@ -158,9 +168,9 @@ impl Run<'_> {
         for &size in &self.plan.sizes {
             let mut series = Vec::new();
             for &protocol in &ready {
-                match protocol.supports(self.plan.workload, size) {
+                match suits(protocol, self.plan.workload, size) {
                     Ok(()) => series
-                        .push((protocol, Series::new(Case::new(self.plan, protocol, rates, loss, size)))),
+                        .push((protocol, Series::new(Case::new(self.plan, protocol, rates, losses, size)))),
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
                 }
             }
@@ -192,7 +202,7 @@ impl Run<'_> {
                     protocol.name()
                 );
                 let mut live = Live::new(title);
-                let sample = self.one(testbed, *protocol, size, &mut |report| live.show(report))?;
+                let sample = self.one(testbed, *protocol, size, &mut live)?;
                 live.end(&sample, self.plan.workload);
                 series.add(repetition, sample, calibration);
             }
@@ -205,22 +215,45 @@ impl Run<'_> {
         testbed: Option<&Testbed>,
         protocol: &dyn Protocol,
         size: usize,
-        watch: &mut dyn FnMut(&SideReport),
+        live: &mut Live,
     ) -> Result<Sample, String> {
-        let job = |role, node, core| Job {
+        let receiver_job = self.job(testbed, protocol, Role::Receiver, size);
+        let sender_job = self.job(testbed, protocol, Role::Sender, size);
+        let receiver = (command(testbed, RECEIVER_NODE)?, &receiver_job);
+        let sender = (command(testbed, SENDER_NODE)?, &sender_job);
+        Ok(match (testbed, self.plan.workload) {
+            (Some(testbed), Workload::Failover) => {
+                let mut told = |number: usize, cut: &Cut| live.cut(number, cut);
+                conduct::failover(receiver, sender, testbed, &self.plan.failover, &self.stop, &mut told)
+            }
+            _ => conduct::conduct(receiver, sender, &self.stop, &mut |report| live.show(report)),
+        })
+    }
+
+    fn job(&self, testbed: Option<&Testbed>, protocol: &dyn Protocol, role: Role, size: usize) -> Job {
+        let plan = self.plan;
+        let (node, core) = match role {
+            Role::Sender => (SENDER_NODE, SENDER_CORE),
+            Role::Receiver => (RECEIVER_NODE, RECEIVER_CORE),
+        };
+        let setup = self.setup(testbed, node, size);
+        let beside = (plan.workload == Workload::Failover).then(|| Beside {
+            bulk: Setup { size: BULK_BYTES, class: FlowClass::Normal, ..setup.clone() },
+            arrivals_per_s: plan.failover.arrivals_per_s,
+            cores: (0..core_count()).collect(),
+        });
+        Job {
             role,
             protocol: protocol.name().to_owned(),
-            workload: self.plan.workload,
-            setup: self.setup(testbed, node, size),
-            warmup_ns: self.plan.warmup_ns,
-            duration_ns: self.plan.duration_ns,
-            core: (core < core_count()).then_some(core),
-        };
-        let receiver = job(Role::Receiver, RECEIVER_NODE, RECEIVER_CORE);
-        let sender = job(Role::Sender, SENDER_NODE, SENDER_CORE);
-        let receiver_command = command(testbed, RECEIVER_NODE)?;
-        let sender_command = command(testbed, SENDER_NODE)?;
-        Ok(pair::measure((receiver_command, &receiver), (sender_command, &sender), &self.stop, watch))
+            workload: plan.workload,
+            setup,
+            warmup_ns: plan.warmup_ns,
+            duration_ns: plan.duration_ns,
+            // Several threads on one core would wait for each other while the next core sleeps.
+            core: (core < core_count() && beside.is_none()).then_some(core),
+            bytes_total: plan.bytes,
+            beside,
+        }
     }
 
     fn setup(&self, testbed: Option<&Testbed>, node: usize, size: usize) -> Setup {
@@ -237,8 +270,20 @@ impl Run<'_> {
             socket_buffer_max: self.plan.socket_buffer_max,
             send: self.plan.send,
             both_ways: self.plan.workload == Workload::PingPong,
+            class: self.plan.failover.class,
         }
     }
+}
+
+/// Whether a protocol can do this at all, or the reason why not.
+fn suits(protocol: &dyn Protocol, workload: Workload, size: usize) -> Result<(), String> {
+    if workload == Workload::Failover && !protocol.striped() {
+        return Err("uses the first link alone: there is no other to fail over to".to_owned());
+    }
+    if workload.checks_contents() && !protocol.reliable() {
+        return Err(format!("promises no delivery, which {} is about", workload.name()));
+    }
+    protocol.supports(workload, size)
 }
 
 /// This program again, as a measured process.
@@ -250,44 +295,4 @@ fn command(testbed: Option<&Testbed>, node: usize) -> Result<Command, String> {
     };
     command.arg(AGENT_COMMAND);
     Ok(command)
-}
-
-/// What a person sees on standard error while a measurement runs.
-struct Live {
-    title: String,
-    terminal: bool,
-}
-
-impl Live {
-    fn new(title: String) -> Self {
-        Self { title, terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn show(&mut self, report: &SideReport) {
-        if self.terminal && report.window_ns > 0 {
-            eprint!("\r\x1b[K{}  {:.0} Mbit/s ...", self.title, mbps(report));
-        }
-    }
-
-    fn end(&mut self, sample: &Sample, workload: Workload) {
-        let figure = match (&sample.error, workload) {
-            (Some(error), _) => error.clone(),
-            (None, Workload::PingPong) => {
-                let p50 = crate::workload::Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5);
-                format!("p50 {:.1} us", p50.unwrap_or(0.0))
-            }
-            (None, Workload::Stream) => format!("{:.0} Mbit/s", mbps(&sample.receiver)),
-            (None, Workload::Rate) => {
-                format!(
-                    "{:.0} messages/s",
-                    sample.receiver.messages as f64 * 1e9 / sample.receiver.window_ns as f64
-                )
-            }
-        };
-        eprintln!("{}{}  {figure}", if self.terminal { "\r\x1b[K" } else { "" }, self.title);
-    }
-}
-
-fn mbps(report: &SideReport) -> f64 {
-    if report.window_ns == 0 { 0.0 } else { report.bytes as f64 * 8e3 / report.window_ns as f64 }
 }

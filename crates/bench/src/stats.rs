@@ -47,6 +47,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_in_place(&mut sorted)
 }
 
+/// The value that `share` of the values do not exceed, one that occurs among them; none where there are none.
+pub fn nearest_rank(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+    let rank = (share.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
 /// The ratio of pairs measured next to each other, resampled by a generator started from `seed`. Pairing cancels
 /// what slows both alike; a pair whose second value is not above zero is left out.
 pub fn paired_ratio(pairs: &[(f64, f64)], seed: u64) -> Option<Ratio> {
@@ -121,6 +130,17 @@ mod tests {
         let spread = Spread::of(&[5.0, 1.0, 3.0]).unwrap();
         assert_eq!(spread, Spread { median: 3.0, low: 1.0, high: 5.0, samples: 3 });
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn the_nearest_rank_is_a_value_that_occurred() {
+        let values: Vec<f64> = (1..=20).rev().map(f64::from).collect();
+        let at = |share| nearest_rank(&values, share);
+        assert_eq!(
+            [at(0.0), at(0.5), at(0.95), at(0.99), at(1.0)].map(Option::unwrap),
+            [1.0, 10.0, 19.0, 20.0, 20.0]
+        );
+        assert_eq!(nearest_rank(&[], 0.5), None);
     }
 
     #[test]

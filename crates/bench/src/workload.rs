@@ -2,18 +2,21 @@
 
 mod histogram;
 mod pingpong;
+mod stalled;
 mod stream;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Job, Role, SideReport};
 use crate::process::cpu_time_ns;
 use crate::protocol::Pipe;
+use crate::wait::WaitMode;
 
 pub(crate) use histogram::Histogram;
+pub(crate) use stalled::BLOCKED_NS_MIN;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,24 @@ pub enum Workload {
     PingPong,
     /// Small one-way messages as fast as they go; messages counted at the receiver.
     Rate,
+    /// A flow at a fixed rate beside bulk while links are cut; how late its messages come.
+    Failover,
+    /// A connected pair without traffic: memory, CPU time and wake-ups.
+    Idle,
+    /// A receiver that stops reading while its sender pushes on: memory on both sides.
+    Stalled,
+}
+
+/// What holds where the command line says nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) links: u8,
+    pub(crate) rate: &'static str,
+    pub(crate) size: usize,
+    pub(crate) wait: WaitMode,
+    pub(crate) warmup_s: f64,
+    pub(crate) duration_s: f64,
+    pub(crate) repeat: u32,
 }
 
 impl Workload {
@@ -34,15 +55,44 @@ impl Workload {
             Self::Stream => "stream",
             Self::PingPong => "pingpong",
             Self::Rate => "rate",
+            Self::Failover => "failover",
+            Self::Idle => "idle",
+            Self::Stalled => "stalled",
         }
     }
 
-    /// Message size in bytes where none is given.
-    pub fn size_default(self) -> usize {
+    /// Every workload.
+    pub fn all() -> [Self; 6] {
+        [Self::Stream, Self::PingPong, Self::Rate, Self::Failover, Self::Idle, Self::Stalled]
+    }
+
+    /// What holds where the command line says nothing.
+    pub(crate) fn defaults(self) -> Defaults {
+        let fast = Defaults {
+            links: 1,
+            rate: "0",
+            size: 64,
+            wait: WaitMode::Spin,
+            warmup_s: 0.3,
+            duration_s: 1.0,
+            repeat: 5,
+        };
+        // Where several threads share a core, or none may work at all, spinning would measure the spinning.
+        let calm = Defaults { wait: WaitMode::Block, repeat: 1, ..fast };
         match self {
-            Self::Stream => 128 * 1024,
-            Self::PingPong | Self::Rate => 64,
+            Self::Stream => Defaults { size: 128 * 1024, ..fast },
+            Self::PingPong | Self::Rate => fast,
+            Self::Failover => Defaults { links: 2, rate: "1000", size: 4096, warmup_s: 1.0, ..calm },
+            Self::Idle => {
+                Defaults { links: 2, rate: "1000", warmup_s: 3.0, duration_s: 10.0, repeat: 3, ..calm }
+            }
+            Self::Stalled => Defaults { size: 128 * 1024, warmup_s: 0.0, duration_s: 2.0, ..calm },
         }
+    }
+
+    /// Whether the receiver compares every byte that arrives.
+    pub(crate) fn checks_contents(self) -> bool {
+        matches!(self, Self::Failover | Self::Stalled)
     }
 }
 
@@ -50,6 +100,8 @@ impl Workload {
 pub(crate) struct Surroundings<'a> {
     /// [`NOT_DRAINING`], or the number of messages after which nothing will come.
     pub(crate) drain: &'a AtomicU64,
+    /// Whether a receiver that had stopped reading may read on.
+    pub(crate) resume: &'a AtomicBool,
     /// Takes a report of the work so far, a few times a second.
     pub(crate) progress: &'a mut dyn FnMut(&SideReport),
 }
@@ -75,6 +127,11 @@ pub(crate) fn play(
         (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, reliable, around),
         (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
+        (Workload::Stalled, Role::Sender) => stalled::push(job, pipe, around),
+        (Workload::Stalled, Role::Receiver) => stalled::take(job, pipe, around),
+        (Workload::Failover | Workload::Idle, _) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "not played over a single pipe"))
+        }
     }
 }
 
@@ -96,6 +153,9 @@ pub(crate) struct Mark {
 }
 
 const PROGRESS_EVERY_NS: u64 = 250_000_000;
+
+/// Silence after which a reliable protocol has failed: several of TCP's doubling timeouts in a row fit in.
+pub(crate) const FAILED_AFTER_NS: u64 = 6_000_000_000;
 
 impl Window {
     /// A window that opens after the job's warm-up, counted from `start_ns`.
@@ -153,3 +213,5 @@ impl Window {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::{job_for_tests, setup_for_tests};

@@ -4,12 +4,15 @@
 //! emulation that sockets get.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use polyrail::{Config, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait};
+use polyrail::{
+    Class, Config, Destination, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait,
+};
 
 use super::{Listener, Pipe, Protocol, Setup};
-use crate::args::SendKind;
+use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
 use crate::workload::Workload;
@@ -17,7 +20,7 @@ use crate::workload::Workload;
 /// Polyrail over all links.
 pub(super) struct Polyrail;
 
-/// The service that the receiver binds; the testbed is private, so nobody else does.
+/// The service that the receiver binds, one instance a flow; the testbed is private, so nobody else does.
 const SERVICE_TYPE: u32 = 1_000;
 /// Messages handed out in one turn at most, so that the caller gets to look at the time.
 const TURN_MESSAGES_MAX: usize = 64;
@@ -47,29 +50,76 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        let pipe = PolyrailPipe::open(setup, "receiver")?;
-        pipe.port.bind(ServiceRange::new(SERVICE_TYPE, 0, 0), Scope::Cluster).map_err(io::Error::other)?;
-        Ok(Box::new(PolyrailListener { pipe }))
+        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver")?, setup, 0)?))
     }
 
     fn connect(&self, setup: &Setup, _address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let pipe = PolyrailPipe::open(setup, "sender")?;
-        pipe.port.wait_for(service(), Some(timeout)).map_err(io::Error::other)?;
+        let pipe = PolyrailPipe::open(&embed(setup, "sender")?, setup, 0)?;
+        pipe.find(timeout)?;
         Ok(Box::new(pipe))
+    }
+
+    fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
+        let Some(first) = setups.first() else { return Ok(Vec::new()) };
+        let node = embed(first, "receiver")?;
+        let listen = |(setup, instance)| -> io::Result<Box<dyn Listener>> {
+            Ok(Box::new(PolyrailListener::open(&node, setup, instance)?))
+        };
+        setups.iter().zip(0..).map(listen).collect()
+    }
+
+    fn connect_flows(
+        &self,
+        setups: &[Setup],
+        _addresses: &[&str],
+        timeout: Duration,
+    ) -> io::Result<Vec<Box<dyn Pipe>>> {
+        let Some(first) = setups.first() else { return Ok(Vec::new()) };
+        let node = embed(first, "sender")?;
+        let connect = |(setup, instance)| -> io::Result<Box<dyn Pipe>> {
+            let pipe = PolyrailPipe::open(&node, setup, instance)?;
+            pipe.find(timeout)?;
+            Ok(Box::new(pipe))
+        };
+        setups.iter().zip(0..).map(connect).collect()
+    }
+
+    fn has_classes(&self) -> bool {
+        true
     }
 }
 
-fn service() -> ServiceAddress {
-    ServiceAddress::new(SERVICE_TYPE, 0)
+fn embed(setup: &Setup, name: &str) -> io::Result<Arc<Node>> {
+    let wait = match setup.wait {
+        WaitMode::Spin => Wait::Spin,
+        WaitMode::Adaptive => Wait::Adaptive,
+        WaitMode::Block => Wait::Block,
+    };
+    let loopback = ["lo".to_owned()];
+    let devices = if setup.devices.is_empty() { &loopback[..] } else { &setup.devices[..] };
+    let mut config = Config::new().insecure().name(name).interfaces(devices).wait(wait);
+    if let Some(bytes) = setup.socket_buffer_max {
+        config = config.socket_buffer_max(bytes);
+    }
+    Ok(Arc::new(Node::embed(config).map_err(io::Error::other)?))
 }
 
 struct PolyrailListener {
     pipe: PolyrailPipe,
 }
 
+impl PolyrailListener {
+    fn open(node: &Arc<Node>, setup: &Setup, instance: u32) -> io::Result<Self> {
+        let pipe = PolyrailPipe::open(node, setup, instance)?;
+        let range = ServiceRange::new(SERVICE_TYPE, instance, instance);
+        pipe.port.bind(range, Scope::Cluster).map_err(io::Error::other)?;
+        Ok(Self { pipe })
+    }
+}
+
 impl Listener for PolyrailListener {
     fn address(&self) -> String {
-        format!("{SERVICE_TYPE}:0")
+        format!("{SERVICE_TYPE}:{}", self.pipe.service.instance)
     }
 
     fn accept(self: Box<Self>, _timeout: Duration) -> io::Result<Box<dyn Pipe>> {
@@ -80,47 +130,43 @@ impl Listener for PolyrailListener {
 
 struct PolyrailPipe {
     port: Port,
+    service: ServiceAddress,
     send: SendKind,
+    class: Class,
     /// Where the last message came from: who answers sends there.
     peer: Option<PortAddress>,
     /// The node lives as long as its port is used.
-    _node: Node,
+    _node: Arc<Node>,
 }
 
 impl PolyrailPipe {
-    fn open(setup: &Setup, name: &str) -> io::Result<Self> {
-        let wait = match setup.wait {
-            WaitMode::Spin => Wait::Spin,
-            WaitMode::Adaptive => Wait::Adaptive,
-            WaitMode::Block => Wait::Block,
+    fn open(node: &Arc<Node>, setup: &Setup, instance: u32) -> io::Result<Self> {
+        let class = match setup.class {
+            FlowClass::Normal => Class::Normal,
+            FlowClass::Urgent => Class::Urgent,
         };
-        let loopback = ["lo".to_owned()];
-        let devices = if setup.devices.is_empty() { &loopback[..] } else { &setup.devices[..] };
-        let mut config = Config::new().insecure().name(name).interfaces(devices).wait(wait);
-        if let Some(bytes) = setup.socket_buffer_max {
-            config = config.socket_buffer_max(bytes);
-        }
-        let node = Node::embed(config).map_err(io::Error::other)?;
         let port = node.port().map_err(io::Error::other)?;
-        Ok(Self { port, send: setup.send, peer: None, _node: node })
+        let service = ServiceAddress::new(SERVICE_TYPE, instance);
+        Ok(Self { port, service, send: setup.send, class, peer: None, _node: node.clone() })
+    }
+
+    fn find(&self, timeout: Duration) -> io::Result<()> {
+        self.port.wait_for(self.service, Some(timeout)).map_err(io::Error::other)
     }
 }
 
 impl Pipe for PolyrailPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let sent = match (self.send, self.peer) {
-            (SendKind::Slice, None) => self.port.send_timeout(service(), message, Waiter::BLOCK_MAX),
-            (SendKind::Slice, Some(peer)) => self.port.send_timeout(peer, message, Waiter::BLOCK_MAX),
-            (SendKind::Buffer, peer) => {
+        let to = self.peer.map_or(Destination::Service(self.service), Destination::Port);
+        let sent = match self.send {
+            SendKind::Slice => self.port.send_with(to, self.class, None, message, Some(Waiter::BLOCK_MAX)),
+            SendKind::Buffer => {
                 // Composed in place: only the numbers at both ends, which is all that the receiver looks at.
                 let mut buffer = self.port.alloc(message.len()).map_err(io::Error::other)?;
                 let end = message.len() - MESSAGE_BYTES_MIN;
                 buffer[..MESSAGE_BYTES_MIN].copy_from_slice(&message[..MESSAGE_BYTES_MIN]);
                 buffer[end..].copy_from_slice(&message[end..]);
-                match peer {
-                    None => self.port.send_buffer(service(), buffer),
-                    Some(peer) => self.port.send_buffer(peer, buffer),
-                }
+                self.port.send_buffer(to, buffer)
             }
         };
         match sent {

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::SCHEMA;
-use crate::args::Placement;
+use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sides, Stalls};
+use crate::args::{FlowClass, Placement};
 use crate::calibrate::Calibration;
 use crate::host::Host;
 use crate::stats::{Ratio, Spread};
@@ -38,9 +39,12 @@ pub(super) struct Row {
     pub(super) links: usize,
     /// Per link; null where unthrottled.
     pub(super) rate_mbit: Vec<Option<u32>>,
-    pub(super) loss_percent: f64,
+    /// Per link.
+    pub(super) loss_percent: Vec<f64>,
     pub(super) size: usize,
     pub(super) wait: WaitMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) class: Option<FlowClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) throughput_mbps: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,6 +53,22 @@ pub(super) struct Row {
     pub(super) rate_per_s: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_us: Option<Latency>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gaps: Vec<Gaps>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) cuts: Vec<CutRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) calm_lateness_us: Option<Quantiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stalls: Option<Stalls>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle: Option<Idle>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) blocked_s: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sent_before_block_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory_mib: Option<Sides<Memory>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_s_per_gb: Option<CpuPerGb>,
     pub(super) lost: u64,

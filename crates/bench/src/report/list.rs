@@ -33,7 +33,7 @@ impl List {
         };
         Self {
             schema: SCHEMA,
-            workloads: vec![Workload::Stream, Workload::PingPong, Workload::Rate],
+            workloads: Workload::all().to_vec(),
             protocols: protocol::all().iter().map(entry).collect(),
         }
     }

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use super::document::{Document, Row};
-use crate::args::Placement;
+use super::figures::{Memory, Sides};
+use crate::args::{FlowClass, Placement};
 use crate::stats::Spread;
+use crate::workload::Workload;
 
 pub(super) fn render(document: &Document) -> String {
     let host = &document.host;
@@ -19,6 +21,7 @@ pub(super) fn render(document: &Document) -> String {
         let heading: Vec<String> = HEADING.iter().map(|&name| name.to_owned()).collect();
         columns(&mut text, &heading, &rows);
     }
+    document.results.iter().for_each(|row| details(&mut text, row));
     for row in &document.results {
         for (index, error) in row.errors.iter().enumerate() {
             let _ = writeln!(text, "{} {} B, failure {}: {error}", row.protocol, row.size, index + 1);
@@ -44,6 +47,59 @@ pub(super) fn render(document: &Document) -> String {
     text
 }
 
+/// The figures of a row that are not about speed.
+fn details(text: &mut String, row: &Row) {
+    for gaps in &row.gaps {
+        let (raw, net) = (gaps.gap_ms, gaps.gap_net_ms);
+        let _ = writeln!(
+            text,
+            "{} {}, {} cuts: gap p50 {} p99 {} max {} ms; less stalls p50 {} p99 {} max {} ms",
+            row.protocol,
+            gaps.kind.name(),
+            gaps.cuts,
+            short(raw.p50),
+            short(raw.p99),
+            short(raw.max),
+            short(net.p50),
+            short(net.p99),
+            short(net.max)
+        );
+    }
+    if let Some(calm) = row.calm_lateness_us {
+        let (p50, p99, max) = (short(calm.p50), short(calm.p99), short(calm.max));
+        let _ = writeln!(text, "{} undisturbed: late by p50 {p50} p99 {p99} max {max} us", row.protocol);
+    }
+    if let Some(idle) = &row.idle {
+        let pair = |sides: &Sides<Spread>| {
+            format!("{} and {}", short(sides.sender.median), short(sides.receiver.median))
+        };
+        let _ = writeln!(
+            text,
+            "{} idle, both sides: resident {} MiB, private {} MiB, CPU {} %, wake-ups {} /s",
+            row.protocol,
+            pair(&idle.resident_mib),
+            pair(&idle.private_mib),
+            pair(&idle.cpu_percent),
+            pair(&idle.wakeups_per_s)
+        );
+    }
+    if let (Some(memory), Some(blocked)) = (&row.memory_mib, &row.blocked_s) {
+        let side = |name: &str, memory: &Memory| {
+            let (start, max) = (short(memory.start.median), short(memory.max.high));
+            format!("{name} {start} MiB, blocked {}, most {max}", short(memory.blocked.high))
+        };
+        let _ = writeln!(
+            text,
+            "{} stood still for {} s after {} bytes; {}; {}",
+            row.protocol,
+            short(blocked.median),
+            row.sent_before_block_bytes.unwrap_or(0),
+            side("sender", &memory.sender),
+            side("receiver", &memory.receiver)
+        );
+    }
+}
+
 const HEADING: [&str; 9] = [
     "protocol",
     "conditions",
@@ -57,10 +113,11 @@ const HEADING: [&str; 9] = [
 ];
 
 fn cells(row: &Row) -> Vec<String> {
-    let (figure, unit) = match (&row.latency_us, &row.throughput_mbps, row.workload) {
+    let (figure, unit) = match (&row.latency_us, &row.idle, row.workload) {
         (Some(latency), _, _) => (Some(&latency.p50), format!("us p50, p99 {}", short(latency.p99.median))),
-        (None, _, crate::Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),
-        (None, throughput, _) => (throughput.as_ref(), "Mbit/s".to_owned()),
+        (_, Some(idle), _) => (Some(&idle.cpu_percent.sender), "% CPU".to_owned()),
+        (_, _, Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),
+        _ => (row.throughput_mbps.as_ref(), "Mbit/s".to_owned()),
     };
     let number = |value: fn(&Spread) -> f64| figure.map_or("-".to_owned(), |spread| short(value(spread)));
     let cpu = row.cpu_s_per_gb.as_ref();
@@ -84,8 +141,11 @@ fn conditions(row: &Row) -> String {
     }
     let rates: Vec<String> =
         row.rate_mbit.iter().map(|rate| rate.map_or("-".to_owned(), |r| r.to_string())).collect();
-    let loss = if row.loss_percent > 0.0 { format!(" loss {}%", row.loss_percent) } else { String::new() };
-    format!("{placement} {}{loss} {wait}", rates.join("+"))
+    let lossy = row.loss_percent.iter().any(|&percent| percent > 0.0);
+    let losses: Vec<String> = row.loss_percent.iter().map(ToString::to_string).collect();
+    let loss = if lossy { format!(" loss {}%", losses.join("+")) } else { String::new() };
+    let class = if row.class == Some(FlowClass::Urgent) { " urgent" } else { "" };
+    format!("{placement} {}{loss}{class} {wait}", rates.join("+"))
 }
 
 /// Four significant digits are as many as any figure here deserves.

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{Mark, Surroundings, Window};
+use super::{FAILED_AFTER_NS, Mark, Surroundings, Window};
 use crate::check::{Check, stamp};
 use crate::clock::now_ns;
 use crate::control::{Job, SideReport};
@@ -18,8 +18,6 @@ const LOOK_EVERY_MESSAGES_MAX: usize = 64;
 const TAIL_NS: u64 = 100_000_000;
 /// Silence after which what an unreliable protocol still misses will not come.
 const LOST_AFTER_NS: u64 = 400_000_000;
-/// Silence after which a reliable protocol has failed: several of TCP's doubling timeouts in a row fit in.
-const FAILED_AFTER_NS: u64 = 6_000_000_000;
 /// How long a message half sent may take to be finished once time is up.
 const FINISH_NS: u64 = 400_000_000;
 

@@ -1,7 +1,7 @@
 //! Both sides of each workload over a protocol in memory that misbehaves on purpose, up to the JSON that tells of it.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::args::tests::parse;
+use crate::args::{FlowClass, SendKind};
 use crate::calibrate::Calibration;
 use crate::control::Setup;
 use crate::protocol::{Listener, Protocol};
@@ -122,41 +123,72 @@ fn pair(fault: Fault) -> (MockPipe, MockPipe) {
     (pipe(fault, a.0, b.1), pipe(Fault::None, b.0, a.1))
 }
 
+/// Conditions without links.
+pub(crate) fn setup_for_tests(size: usize) -> Setup {
+    Setup {
+        size,
+        wait: WaitMode::Block,
+        local: Vec::new(),
+        devices: Vec::new(),
+        socket_buffer_max: None,
+        send: SendKind::Slice,
+        both_ways: false,
+        class: FlowClass::Normal,
+    }
+}
+
+/// A job over a protocol that no list contains.
+pub(crate) fn job_for_tests(setup: Setup) -> Job {
+    Job {
+        role: Role::Sender,
+        protocol: "mock".to_owned(),
+        workload: Workload::Stream,
+        setup,
+        warmup_ns: 0,
+        duration_ns: 1,
+        core: None,
+        bytes_total: 0,
+        beside: None,
+    }
+}
+
 /// Plays both sides and gives the report's row of it.
 fn measured(line: &str, fault: Fault) -> (Value, Sample) {
     let plan = parse(line).unwrap().plan().unwrap();
+    let setup = Setup {
+        wait: plan.wait,
+        send: plan.send,
+        both_ways: plan.workload == Workload::PingPong,
+        ..setup_for_tests(plan.sizes[0])
+    };
     let job = |role| Job {
         role,
-        protocol: "mock".to_owned(),
         workload: plan.workload,
-        setup: Setup {
-            size: plan.sizes[0],
-            wait: plan.wait,
-            local: Vec::new(),
-            devices: Vec::new(),
-            socket_buffer_max: None,
-            send: plan.send,
-            both_ways: plan.workload == Workload::PingPong,
-        },
         warmup_ns: plan.warmup_ns,
         duration_ns: plan.duration_ns,
-        core: None,
+        bytes_total: plan.bytes,
+        ..job_for_tests(setup.clone())
     };
     let (mut sender_pipe, mut receiver_pipe) = pair(fault);
     let drain = AtomicU64::new(NOT_DRAINING);
+    let resume = AtomicBool::new(false);
     let reliable = fault == Fault::None;
     let sample = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let around = Surroundings { drain: &drain, progress: &mut |_| {} };
+            let around = Surroundings { drain: &drain, resume: &resume, progress: &mut |_| {} };
             play(&job(Role::Receiver), &mut receiver_pipe, reliable, around).unwrap()
         });
         let never = AtomicU64::new(NOT_DRAINING);
-        let around = Surroundings { drain: &never, progress: &mut |_| {} };
+        // A sender that stands still is what makes a receiver that had stopped reading read on.
+        let mut progress = |report: &SideReport| {
+            resume.store(report.blocked_ns > BLOCKED_NS_MIN, Ordering::Relaxed);
+        };
+        let around = Surroundings { drain: &never, resume: &resume, progress: &mut progress };
         let sender = play(&job(Role::Sender), &mut sender_pipe, reliable, around).unwrap();
         drain.store(sender.sent, Ordering::Relaxed);
-        Sample { sender, receiver: receiver.join().unwrap(), error: None }
+        Sample { sender, receiver: receiver.join().unwrap(), ..Sample::default() }
     });
-    let mut series = Series::new(Case::new(&plan, &Mock, &[None], 0.0, plan.sizes[0]));
+    let mut series = Series::new(Case::new(&plan, &Mock, &[None], &[0.0], plan.sizes[0]));
     series.add(0, sample.clone(), Calibration { cacheline_ns: None, stall_max_us: 1.0, stall_sum_us: 0.0 });
     let mut report = Report::new();
     report.add(series);
@@ -232,4 +264,15 @@ fn a_lost_ping_is_counted_and_not_timed() {
     assert!(row["lost"].as_u64().unwrap() > 0);
     let longest_ns = sample.sender.rtt_ns.iter().map(|(ns, _)| *ns).max().unwrap();
     assert!(longest_ns < 100_000_000, "the wait for a lost message is no round trip: {longest_ns}");
+}
+
+#[test]
+fn a_receiver_that_stops_reading_blocks_its_sender_and_gets_everything_afterwards() {
+    let (row, sample) = measured("stalled --size 1024 --bytes 1M", Fault::None);
+    assert_eq!(faults(&row), [0; 4]);
+    assert_eq!((sample.receiver.counts.messages, sample.sender.sent), (1024, 1024));
+    assert!(sample.sender.blocked_ns >= BLOCKED_NS_MIN, "{sample:?}");
+    // The channel of the mock holds 64 messages.
+    assert_eq!(row["sent_before_block_bytes"].as_u64(), Some(64 * 1024));
+    assert!(row["memory_mib"]["receiver"]["blocked"]["median"].as_f64().unwrap() > 0.0);
 }

@@ -1,0 +1,133 @@
+//! The receiving side of two flows: takes the time of every message of one, counts both, and judges cuts on demand.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::judge::{Delivery, Judgement, calm_lateness_ns, judge};
+use super::stall::StallWatch;
+use crate::check::{Check, CheckCounts, times_ns};
+use crate::clock::{machine_ns, now_ns};
+use crate::control::{Event, Job, Order, SideReport, Span};
+use crate::protocol::Pipe;
+use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING};
+
+/// How long a message may be missing after the link's return until the cut is judged without it.
+const MISSING_NS_MAX: u64 = 8_000_000_000;
+
+/// The watched flow's messages since the last cut that was judged.
+type Log = Mutex<Vec<Delivery>>;
+
+/// Receives both flows until everything that was sent has come; judges cuts meanwhile.
+pub(crate) fn receive(
+    job: &Job,
+    pipes: [&mut Box<dyn Pipe>; 2],
+    orders: &Receiver<Order>,
+    say: &dyn Fn(&Event),
+) -> Result<SideReport, String> {
+    let beside = job.beside.as_ref().ok_or("no second flow")?;
+    let [scheduled, bulk] = pipes;
+    let log = Log::default();
+    let expected = [AtomicU64::new(NOT_DRAINING), AtomicU64::new(NOT_DRAINING)];
+    let stalls = StallWatch::start(&beside.cores);
+    let start_ns = now_ns();
+    let note = |message: &[u8]| {
+        if let Some([scheduled_ns, begun_ns]) = times_ns(message) {
+            locked(&log).push(Delivery { scheduled_ns, begun_ns, delivered_ns: machine_ns() });
+        }
+    };
+    std::thread::scope(|scope| {
+        let flows = [
+            scope.spawn(|| take(scheduled.as_mut(), job.setup.size, &expected[0], note)),
+            scope.spawn(|| take(bulk.as_mut(), beside.bulk.size, &expected[1], |_| {})),
+        ];
+        let mut calm = Histogram::new();
+        while flows.iter().any(|flow| !flow.is_finished()) {
+            match orders.recv_timeout(Duration::from_millis(50)) {
+                Ok(Order::Judge(span)) => say(&Event::Judged(judged(&log, &stalls, span, &mut calm))),
+                Ok(Order::DrainFlows { expected: sent }) => {
+                    expected.iter().zip(sent).for_each(|(place, sent)| place.store(sent, Ordering::Relaxed));
+                }
+                _ => {}
+            }
+            if let Some(failed) = flows.iter().position(|flow| flow.is_finished())
+                && expected[failed].load(Ordering::Relaxed) == NOT_DRAINING
+            {
+                // Without the other flow's end, nothing would end this one.
+                expected.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+            }
+        }
+        let [watched, bulk] =
+            flows.map(|flow| flow.join().map_err(|_| "a receiving thread panicked".to_owned()));
+        let failed = |error: io::Error| format!("{}: {error}", job.protocol);
+        let (watched, bulk) = (watched?.map_err(failed)?, bulk?.map_err(failed)?);
+        Ok(SideReport {
+            window_ns: now_ns() - start_ns,
+            messages: bulk.messages,
+            bytes: bulk.bytes,
+            counts: watched,
+            bulk_counts: Some(bulk),
+            rtt_ns: calm.buckets(),
+            stalls: Some(stalls.summary()),
+            ..SideReport::default()
+        })
+    })
+}
+
+/// Takes messages until as many came as were sent, or none for a long time.
+fn take(
+    pipe: &mut dyn Pipe,
+    size: usize,
+    expected: &AtomicU64,
+    note: impl Fn(&[u8]),
+) -> io::Result<CheckCounts> {
+    let mut check = Check::of_contents(size);
+    let mut last_arrival_ns = now_ns();
+    loop {
+        let count = pipe.recv(&mut |message| {
+            note(message);
+            check.observe(message);
+        })?;
+        let now = now_ns();
+        if count > 0 {
+            last_arrival_ns = now;
+        }
+        let sent = expected.load(Ordering::Relaxed);
+        let silent = now - last_arrival_ns > FAILED_AFTER_NS;
+        if sent != NOT_DRAINING && (check.counts().messages >= sent || silent) {
+            return Ok(check.finish(sent));
+        }
+    }
+}
+
+/// Judges one cut once every message due before the link's return has come, and forgets what is then judged.
+fn judged(log: &Log, stalls: &StallWatch, span: Span, calm: &mut Histogram) -> Judgement {
+    let complete = || locked(log).last().is_some_and(|last| last.scheduled_ns > span.restored_ns);
+    let mut given_up_ns = None;
+    while !complete() && given_up_ns.is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+        given_up_ns = Some(machine_ns()).filter(|now| now.saturating_sub(span.restored_ns) > MISSING_NS_MAX);
+    }
+    let deliveries = {
+        let mut log = locked(log);
+        let next = log.iter().filter(|delivery| delivery.scheduled_ns > span.restored_ns).copied().collect();
+        std::mem::replace(&mut *log, next)
+    };
+    calm_lateness_ns(&deliveries, span).for_each(|late_ns| calm.record(late_ns));
+    let mut judgement = judge(&deliveries, &stalls.found(), span);
+    if let Some(now) = given_up_ns {
+        // What has not come was due after the last that has.
+        let last = deliveries.last().map_or(span.cut_ns, |last| last.scheduled_ns);
+        judgement.unfinished = true;
+        judgement.gap_ns = judgement.gap_ns.max(now.saturating_sub(last));
+        judgement.gap_net_ns = judgement.gap_net_ns.max(now.saturating_sub(last));
+    }
+    judgement
+}
+
+fn locked(log: &Log) -> MutexGuard<'_, Vec<Delivery>> {
+    // A list of times is whole whoever panicked beside it.
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,195 @@
+//! The figures of the workloads that are not about speed: gaps around cuts, idle cost, memory.
+
+use serde::Serialize;
+
+use crate::control::SideReport;
+use crate::failover::{Cut, Kind};
+use crate::idle::IdleCost;
+use crate::memory::MemoryUse;
+use crate::netns::Direction;
+use crate::run::Sample;
+use crate::stats::{Spread, nearest_rank};
+use crate::workload::Histogram;
+
+/// Gaps over all cuts of one kind, in ms.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Gaps {
+    pub(super) kind: Kind,
+    pub(super) cuts: usize,
+    /// Lateness of the latest message of each cut.
+    pub(super) gap_ms: Quantiles,
+    /// The same, less the machine's own stalls.
+    pub(super) gap_net_ms: Quantiles,
+}
+
+/// By nearest rank: values that occurred.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Quantiles {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+}
+
+impl Quantiles {
+    fn of(values: &[f64]) -> Option<Self> {
+        let at = |share| nearest_rank(values, share);
+        Some(Self { p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+    }
+}
+
+/// One cut.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CutRow {
+    kind: Kind,
+    link: usize,
+    /// Whose carrier was lost or whose packets vanished.
+    node: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    /// Share of the bytes that left over the link shortly before.
+    carried_share: f64,
+    gap_ms: f64,
+    gap_net_ms: f64,
+    /// Of the latest message: when it was due, from the cut on; how late the sender got to it.
+    worst_due_ms: f64,
+    worst_begun_late_ms: f64,
+    /// Longest time without any delivery.
+    silence_ms: f64,
+    messages: u64,
+    unfinished: bool,
+}
+
+/// Interruptions of the watched cores, over all repetitions.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Stalls {
+    count: u64,
+    longest_ms: f64,
+    sum_ms: f64,
+}
+
+/// A figure of both sides.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sides<T> {
+    pub(super) sender: T,
+    pub(super) receiver: T,
+}
+
+/// What waiting costs.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Idle {
+    pub(super) resident_mib: Sides<Spread>,
+    pub(super) private_mib: Sides<Spread>,
+    pub(super) cpu_percent: Sides<Spread>,
+    pub(super) wakeups_per_s: Sides<Spread>,
+}
+
+/// Resident memory of one side in MiB.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Memory {
+    pub(super) start: Spread,
+    pub(super) blocked: Spread,
+    pub(super) max: Spread,
+}
+
+pub(super) fn gaps<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Gaps> {
+    let cuts: Vec<&Cut> = samples.flat_map(|sample| &sample.cuts).collect();
+    let of_kind = |kind: Kind| {
+        let cuts: Vec<&&Cut> = cuts.iter().filter(|cut| cut.place.kind == kind).collect();
+        let gap_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_ns)).collect();
+        let net_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_net_ns)).collect();
+        let (gap_ms, gap_net_ms) = (Quantiles::of(&gap_ms)?, Quantiles::of(&net_ms)?);
+        Some(Gaps { kind, cuts: cuts.len(), gap_ms, gap_net_ms })
+    };
+    [Kind::Carrier, Kind::Blackhole].into_iter().filter_map(of_kind).collect()
+}
+
+pub(super) fn cuts<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<CutRow> {
+    samples.flat_map(|sample| sample.cuts.iter().map(cut_row)).collect()
+}
+
+fn cut_row(cut: &Cut) -> CutRow {
+    let (place, judgement, worst) = (cut.place, cut.judgement, cut.judgement.worst);
+    let direction = match place.direction {
+        Direction::Into => "into",
+        Direction::OutOf => "out of",
+        Direction::Both => "both",
+    };
+    CutRow {
+        kind: place.kind,
+        link: place.link,
+        node: if place.node == 0 { "sender" } else { "receiver" },
+        direction: (place.kind == Kind::Blackhole).then_some(direction),
+        carried_share: cut.carried_share,
+        gap_ms: ms(judgement.gap_ns),
+        gap_net_ms: ms(judgement.gap_net_ns),
+        worst_due_ms: (worst.scheduled_ns as f64 - cut.cut_ns as f64) / 1e6,
+        worst_begun_late_ms: ms(worst.begun_ns.saturating_sub(worst.scheduled_ns)),
+        silence_ms: ms(judgement.silence_ns),
+        messages: judgement.messages,
+        unfinished: judgement.unfinished,
+    }
+}
+
+pub(super) fn calm_lateness<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Quantiles> {
+    let calm = samples.filter(|sample| !sample.cuts.is_empty());
+    let lateness = Histogram::from_buckets(calm.flat_map(|sample| &sample.receiver.rtt_ns));
+    let at = |share| lateness.quantile_us(share);
+    Some(Quantiles { p50: at(0.5)?, p99: at(0.99)?, max: lateness.max_us()? })
+}
+
+pub(super) fn stalls<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Stalls> {
+    let all: Vec<_> = samples.filter_map(|sample| sample.receiver.stalls).collect();
+    (!all.is_empty()).then(|| Stalls {
+        count: all.iter().map(|stalls| stalls.count).sum(),
+        longest_ms: ms(all.iter().map(|stalls| stalls.longest_ns).max().unwrap_or(0)),
+        sum_ms: ms(all.iter().map(|stalls| stalls.sum_ns).sum()),
+    })
+}
+
+pub(super) fn idle<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Idle> {
+    let all: Vec<&Sample> = samples.collect();
+    let spread = |value: fn(&IdleCost) -> f64| sides(&all, |side| side.idle.as_ref().map(value));
+    Some(Idle {
+        resident_mib: spread(|cost| mib(cost.resident_bytes))?,
+        private_mib: spread(|cost| mib(cost.private_bytes))?,
+        cpu_percent: spread(|cost| cost.cpu_percent)?,
+        wakeups_per_s: spread(|cost| cost.wakeups_per_s)?,
+    })
+}
+
+pub(super) fn memory<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sides<Memory>> {
+    let all: Vec<&Sample> = samples.collect();
+    let spread =
+        |value: fn(&MemoryUse) -> u64| sides(&all, |side| side.memory.as_ref().map(|m| mib(value(m))));
+    let (start, blocked) = (spread(|m| m.start_bytes)?, spread(|m| m.blocked_bytes_max)?);
+    let max = spread(|m| m.bytes_max)?;
+    Some(Sides {
+        sender: Memory { start: start.sender, blocked: blocked.sender, max: max.sender },
+        receiver: Memory { start: start.receiver, blocked: blocked.receiver, max: max.receiver },
+    })
+}
+
+/// How long the sender stood still, in seconds.
+pub(super) fn blocked_s(sample: &Sample) -> Option<f64> {
+    (sample.sender.blocked_ns > 0).then(|| sample.sender.blocked_ns as f64 / 1e9)
+}
+
+/// The most bytes that were taken from a sender before it stood still.
+pub(super) fn sent_before_block<'a>(samples: impl Iterator<Item = &'a Sample>, size: usize) -> Option<u64> {
+    samples.map(|sample| sample.sender.messages * size as u64).max()
+}
+
+fn sides(samples: &[&Sample], value: impl Fn(&SideReport) -> Option<f64>) -> Option<Sides<Spread>> {
+    let spread = |side: fn(&Sample) -> &SideReport| {
+        Spread::of(&samples.iter().filter_map(|sample| value(side(sample))).collect::<Vec<f64>>())
+    };
+    Some(Sides { sender: spread(|sample| &sample.sender)?, receiver: spread(|sample| &sample.receiver)? })
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

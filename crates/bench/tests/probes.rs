@@ -1,0 +1,162 @@
+//! The workloads that are not about speed, shortly and end to end: cuts, idle nodes, a receiver that stops reading,
+//! and links that lose.
+//!
+//! This program is its own measured process, which is why it has a main function instead of the usual harness.
+
+use std::process::Command;
+
+use clap::Parser;
+use polyrail_bench::netns::{LinkSpec, NetnsError, Spec, Testbed};
+use polyrail_bench::{AGENT_COMMAND, BenchArgs, agent_main, measure};
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == AGENT_COMMAND) {
+        std::process::exit(agent_main(&args[1..]));
+    }
+    match Testbed::create(Spec::pair(format!("probe-{}", std::process::id()), vec![LinkSpec::default()])) {
+        Ok(testbed) => testbed.down().expect("a testbed can be removed"),
+        Err(error @ (NetnsError::Permission | NetnsError::Missing { .. })) => {
+            println!("probes SKIPPED: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let tests: [(&str, fn()); 5] = [
+        ("every_cut_is_judged_and_nothing_is_lost", every_cut_is_judged_and_nothing_is_lost),
+        ("one_link_has_nothing_to_fail_over_to", one_link_has_nothing_to_fail_over_to),
+        ("an_idle_pair_has_a_cost_and_little_of_it", an_idle_pair_has_a_cost_and_little_of_it),
+        ("a_receiver_that_stops_reading_gets_everything", a_receiver_that_stops_reading_gets_everything),
+        ("a_lossy_link_loses_single_packets_at_its_rate", a_lossy_link_loses_single_packets_at_its_rate),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("test {name} ... ok");
+    }
+}
+
+fn bench(line: &str) -> Value {
+    let words = std::iter::once("bench").chain(line.split_whitespace());
+    let report = measure(&Arguments::parse_from(words).bench);
+    let document: Value = serde_json::from_str(&report.json()).expect("valid JSON");
+    assert_eq!(report.exit_code(), 0, "{document:#}");
+    assert!(!report.table().is_empty());
+    document
+}
+
+fn is_clean(row: &Value) {
+    for count in ["lost", "duplicated", "reordered", "damaged"] {
+        assert_eq!(row[count].as_u64(), Some(0), "{count}: {row:#}");
+    }
+    assert!(row.get("errors").is_none(), "{row:#}");
+}
+
+fn every_cut_is_judged_and_nothing_is_lost() {
+    let line = "failover --protocol polyrail --rate 200 --arrivals 1000 --cuts 2 --outage 0.3 --pause 0.6";
+    for class in ["normal", "urgent"] {
+        let document = bench(&format!("{line} --warmup 0.3 --class {class}"));
+        let row = &document["results"][0];
+        is_clean(row);
+        assert_eq!(row["class"], class);
+        let cuts = row["cuts"].as_array().expect("cuts");
+        assert_eq!(cuts.len(), 4, "two of each kind: {row:#}");
+        let links: Vec<u64> = cuts.iter().filter_map(|cut| cut["link"].as_u64()).collect();
+        assert_eq!(links, [0, 1, 0, 1]);
+        for cut in cuts {
+            assert!(cut["messages"].as_u64() > Some(0) && cut["unfinished"] == false, "{cut:#}");
+            assert!(cut["gap_ms"].as_f64() > Some(0.0), "{cut:#}");
+            assert!(cut["gap_net_ms"].as_f64() <= cut["gap_ms"].as_f64(), "{cut:#}");
+        }
+        let kinds: Vec<&str> =
+            row["gaps"].as_array().expect("gaps").iter().filter_map(|g| g["kind"].as_str()).collect();
+        assert_eq!(kinds, ["carrier", "blackhole"]);
+        assert!(row["calm_lateness_us"]["p50"].as_f64() > Some(0.0), "{row:#}");
+        assert!(row["throughput_mbps"]["median"].as_f64() > Some(0.0), "the bulk went on: {row:#}");
+    }
+}
+
+fn one_link_has_nothing_to_fail_over_to() {
+    let line = "failover --protocol polyrail,tcp-cubic --rate 200 --arrivals 100 --cuts 1 --kind carrier";
+    let document = bench(&format!("{line} --outage 0.1 --pause 0.3 --warmup 0.2"));
+    assert_eq!(document["results"].as_array().map(Vec::len), Some(1));
+    let unavailable = &document["unavailable"][0];
+    assert_eq!(unavailable["protocol"], "tcp-cubic");
+    assert!(unavailable["reason"].as_str().is_some_and(|reason| reason.contains("fail over")));
+}
+
+fn an_idle_pair_has_a_cost_and_little_of_it() {
+    let document = bench("idle --protocol polyrail,tcp-cubic --warmup 0.5 --duration 0.5 --repeat 1");
+    for row in document["results"].as_array().expect("results") {
+        is_clean(row);
+        for side in ["sender", "receiver"] {
+            let figure = |name: &str| row["idle"][name][side]["median"].as_f64().expect("a figure");
+            assert!(
+                figure("resident_mib") >= figure("private_mib") && figure("private_mib") > 0.0,
+                "{row:#}"
+            );
+            // One that polled would use its core and nothing else.
+            assert!(figure("cpu_percent") < 50.0, "{row:#}");
+        }
+    }
+}
+
+fn a_receiver_that_stops_reading_gets_everything() {
+    let document = bench("stalled --protocol polyrail,tcp-cubic --bytes 64M --duration 0.3");
+    for row in document["results"].as_array().expect("results") {
+        is_clean(row);
+        let before = row["sent_before_block_bytes"].as_u64().expect("bytes");
+        assert!(before > 0 && before < 64 << 20, "{row:#}");
+        assert!(row["blocked_s"]["median"].as_f64() > Some(0.5), "{row:#}");
+        for side in ["sender", "receiver"] {
+            let memory = |name: &str| row["memory_mib"][side][name]["median"].as_f64().expect("a figure");
+            assert!(memory("max") >= memory("blocked") && memory("start") > 0.0, "{row:#}");
+        }
+    }
+}
+
+/// The kernel's own counters say what was lost: packets that the rule dropped, of those that came by it.
+fn a_lossy_link_loses_single_packets_at_its_rate() {
+    let percent = 5.0;
+    let lossy = LinkSpec { loss_percent: percent, gso: false, ..LinkSpec::default() };
+    let spec = Spec::pair(format!("lossy-{}", std::process::id()), vec![lossy]);
+    let testbed = Testbed::create(spec).expect("testbed");
+    let count = |node: usize, what: &str| -> u64 {
+        let mut command = testbed.command(node, "cat");
+        let output = command.arg(format!("/sys/class/net/l0/statistics/{what}")).output().expect("cat");
+        String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
+    };
+    let (packets_before, bytes_before) = (count(1, "rx_packets"), count(1, "rx_bytes"));
+    let (before, _) = dropped(&testbed);
+    let address = testbed.address(1, 0);
+    // 40 datagrams of 65,000 bytes could leave as a train each; 1,480 bytes of each packet are theirs.
+    let script = format!("for i in $(seq 200); do head -c 65000 /dev/zero >/dev/udp/{address}/9; done");
+    let mut command: Command = testbed.command(0, "bash");
+    assert!(command.args(["-c", &script]).status().expect("bash").success());
+    let (packets, bytes) = (count(1, "rx_packets") - packets_before, count(1, "rx_bytes") - bytes_before);
+    let (after, dropped_bytes) = dropped(&testbed);
+    let lost = after - before;
+    assert!(packets > 5_000 && bytes / packets <= 1_514, "{packets} packets, {bytes} bytes");
+    assert!(dropped_bytes / lost.max(1) <= 1_514, "what is lost is one packet");
+    // Five standard deviations of a binomial distribution.
+    let (expected, deviation) = (packets as f64 * percent / 100.0, (packets as f64 * 0.05 * 0.95).sqrt());
+    assert!((lost as f64 - expected).abs() < 5.0 * deviation, "{lost} of {packets} packets lost");
+}
+
+/// Packets and bytes that the loss rule of the receiving node has dropped.
+fn dropped(testbed: &Testbed) -> (u64, u64) {
+    let mut command = testbed.command(1, "nft");
+    let output = command.args(["list", "chain", "netdev", "polyrail", "loss_l0"]).output().expect("nft");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |name: &str| {
+        let behind = text.split_once(name).map_or("", |(_, behind)| behind);
+        behind.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a counter")
+    };
+    (number("packets "), number("bytes "))
+}
