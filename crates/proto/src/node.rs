@@ -104,6 +104,7 @@ macro_rules! cx {
             store: $store,
             events: &mut $node.events,
             drops: &mut $node.drops,
+            faults: &mut $node.faults,
         }
     };
 }
@@ -257,11 +258,8 @@ impl Node {
         packet: &[u8],
         fault: Fault,
     ) {
+        let Fault::Version(theirs) = fault else { return self.note_malformed(fault) };
         *self.faults.entry(fault).or_insert(0) += 1;
-        let Fault::Version(theirs) = fault else {
-            self.drops.malformed += 1;
-            return;
-        };
         self.drops.version += 1;
         if now.since(self.version_at) < Duration::s(1) && self.version_at != Instant::ZERO {
             return;
@@ -274,6 +272,12 @@ impl Node {
             wire::Versions { min, max, node: self.config.node }.emit_packet(now.stamp(), &mut out);
             self.post(bearer, Some(from.clone()), out);
         }
+    }
+
+    /// Counts a packet that is dropped because of what stands in it.
+    fn note_malformed(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_insert(0) += 1;
+        self.drops.malformed += 1;
     }
 
     fn on_data(

@@ -40,6 +40,7 @@ pub(crate) struct Cx<'a> {
     pub store: &'a mut dyn Store,
     pub events: &'a mut VecDeque<Event>,
     pub drops: &'a mut Drops,
+    pub faults: &'a mut BTreeMap<wire::Fault, u64>,
 }
 
 /// Credit that a port of ours gave to this session.
@@ -161,6 +162,8 @@ pub struct Session {
     next_link: u16,
     last_app_at: Instant,
     isolated_since: Option<Instant>,
+    /// Somebody said that the peer does not know this session: when it was asked.
+    doubted_at: Option<Instant>,
     last_proof_at: Instant,
     tolerance: Duration,
     scratch: Vec<Item>,
@@ -175,7 +178,7 @@ pub struct Session {
 const CLOSED_PORTS_MAX: usize = 1_024;
 /// How long after its last message a session keeps the keepalives of a busy one.
 const BUSY_FOR: Duration = Duration::s(1);
-/// A session that confirmed nothing for this long is given up when a reset says that the peer does not know it.
+/// A session that confirms nothing for this long after a reset said that the peer does not know it is given up.
 const DOUBT: Duration = Duration::ms(50);
 
 impl Session {
@@ -208,6 +211,7 @@ impl Session {
             next_link: 0,
             last_app_at: now,
             isolated_since: Some(now),
+            doubted_at: None,
             last_proof_at: now,
             tolerance,
             scratch: Vec::new(),
@@ -438,9 +442,15 @@ impl Session {
         for link in &mut self.links {
             link.probe = Some(wire::ProbeKind::Liveness);
         }
-        if now.since(self.last_proof_at) > DOUBT {
-            self.isolated_since = Some(Instant::ZERO);
+        if self.doubt_ends_at() == Instant::NEVER {
+            self.doubted_at = Some(now);
         }
+    }
+
+    /// When the session is given up unless its peer answers before.
+    fn doubt_ends_at(&self) -> Instant {
+        let open = self.doubted_at.filter(|at| self.last_proof_at <= *at);
+        open.map_or(Instant::NEVER, |at| at + DOUBT)
     }
 
     // ----- credit --------------------------------------------------------------------------------------------
@@ -491,13 +501,15 @@ impl Session {
 
     /// Has the peer been silent for longer than is tolerated?
     pub(crate) fn is_lost(&self, now: Instant) -> bool {
-        self.isolated_since.is_some_and(|since| now.since(since) >= self.tolerance)
+        let isolated = self.isolated_since.is_some_and(|since| now.since(since) >= self.tolerance);
+        isolated || self.doubt_ends_at() <= now
     }
 
     /// The earliest moment at which the session wants to be looked at.
     pub(crate) fn deadline(&self, now: Instant, config: &Config) -> Instant {
         let busy = self.is_busy(now);
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
+        at = at.min(self.doubt_ends_at());
         for link in &self.links {
             at = at.min(link.deadline(config, busy));
         }
@@ -626,8 +638,8 @@ impl Session {
         for link in &mut self.links {
             link.shift(stall);
         }
-        if let Some(since) = &mut self.isolated_since {
-            *since += stall;
+        for at in [&mut self.isolated_since, &mut self.doubted_at].into_iter().flatten() {
+            *at += stall;
         }
     }
 

@@ -1,8 +1,9 @@
 //! What is emitted is parsed as the same value, for values of all shapes.
 
-use arrayvec::{ArrayString, ArrayVec};
+use arrayvec::ArrayString;
 use polyrail_proto::address::{MediaAddress, Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::id::{BearerId, Incarnation, LinkId, NodeId, PortId, SessionId, TransferId};
+use polyrail_proto::wire::frame::AckRanges;
 use polyrail_proto::wire::frame::{ACK_RANGES_MAX, BINDINGS_MAX};
 use polyrail_proto::wire::handshake::{BEARERS_MAX, NAME_BYTES_MAX};
 use polyrail_proto::wire::*;
@@ -45,7 +46,7 @@ fn ack() -> impl Strategy<Value = Ack> {
         |(link, batch, top, steps, numbers)| {
             let largest = PACKET_NUMBER_MAX.min(top + (1 << 24));
             let mut low = largest - top.min(u64::from(u32::MAX)).min(largest - (1 << 23));
-            let mut ranges = ArrayVec::from_iter([(low, largest)]);
+            let mut ranges = AckRanges::from_iter([(low, largest)]);
             for (gap, received) in steps {
                 let to = low - gap - 1;
                 low = to - (received - 1);
@@ -256,7 +257,7 @@ proptest! {
         template in ack(),
     ) {
         let mut low = top - first;
-        let mut ranges = ArrayVec::from_iter([(low, top)]);
+        let mut ranges = AckRanges::from_iter([(low, top)]);
         for (gap, received) in steps {
             let to = low - gap - 1;
             low = to - (received - 1);

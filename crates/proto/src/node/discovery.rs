@@ -114,9 +114,9 @@ impl Node {
     }
 
     pub(super) fn on_beacon(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, body: &[u8]) {
-        let Ok(beacon) = Beacon::parse(body) else {
-            self.drops.malformed += 1;
-            return;
+        let beacon = match Beacon::parse(body) {
+            Ok(beacon) => beacon,
+            Err(malformed) => return self.note_malformed(malformed.what),
         };
         if beacon.cluster != self.config.cluster {
             self.drops.foreign_cluster += 1;

@@ -183,9 +183,12 @@ impl Node {
     }
 
     fn hello_for_us(&mut self, body: &[u8]) -> Option<Hello> {
-        let Ok(hello) = Hello::parse(body) else {
-            self.drops.malformed += 1;
-            return None;
+        let hello = match Hello::parse(body) {
+            Ok(hello) => hello,
+            Err(malformed) => {
+                self.note_malformed(malformed.what);
+                return None;
+            }
         };
         if hello.cluster != self.config.cluster {
             self.drops.foreign_cluster += 1;
@@ -246,7 +249,9 @@ impl Node {
             }
             let young = session.links.first().is_some_and(|l| now.since(l.created_at()) < CROSSING);
             let older = !session.initiator && (session.attempt.wrapping_sub(hello.attempt) as i32) > 0;
-            return if older || young { Newcomer::Refused } else { Newcomer::Replaces };
+            // A peer that has lost the session opens another; so does whoever repeats an old opening of it.
+            let gone = !older && !young && ask(now, session) == Known::Silent;
+            return if gone { Newcomer::Replaces } else { Newcomer::Refused };
         }
         self.judge_other_life(now, slot, hello, from)
     }
@@ -264,20 +269,14 @@ impl Node {
             return Newcomer::Replaces;
         }
         // Another machine with the same identity: ask the one that we know.
-        for link in &mut session.links {
-            link.probe = Some(ProbeKind::Liveness);
+        match ask(now, session) {
+            Known::Silent => Newcomer::Replaces,
+            Known::Asked => Newcomer::Refused,
+            Known::Alive => {
+                self.report_duplicate(now, hello.node, from);
+                Newcomer::Refused
+            }
         }
-        let since = *session.contested.get_or_insert(now);
-        if now.since(since) > CONTEST_FORGOTTEN {
-            session.contested = Some(now);
-            return Newcomer::Refused;
-        }
-        if session.last_proof_at() > since {
-            session.contested = None;
-            self.report_duplicate(now, hello.node, from);
-            return Newcomer::Refused;
-        }
-        if now.since(since) < CONTEST { Newcomer::Refused } else { Newcomer::Replaces }
     }
 
     /// Sends RESP for the session in `slot`.
@@ -413,9 +412,9 @@ impl Node {
 
     /// A peer does not know our session. Anyone can say so; it only makes us ask, and shortens the patience.
     pub(super) fn on_reset(&mut self, now: Instant, from: &MediaAddress, body: &[u8]) {
-        let Ok(reset) = Reset::parse(body) else {
-            self.drops.malformed += 1;
-            return;
+        let reset = match Reset::parse(body) {
+            Ok(reset) => reset,
+            Err(malformed) => return self.note_malformed(malformed.what),
         };
         let Some(session) = self.session_with_mut(reset.node) else { return };
         let named = session.peer.session == reset.session && session.links.iter().any(|l| l.spec.to == *from);
@@ -455,6 +454,34 @@ enum Newcomer {
     Repeated,
     Refused,
     Replaces,
+}
+
+/// What the peer of a session says to a newcomer that claims to be it.
+#[derive(PartialEq, Eq)]
+enum Known {
+    /// Nothing yet.
+    Asked,
+    /// It lives.
+    Alive,
+    /// Nothing for long enough.
+    Silent,
+}
+
+/// Asks the peer that we know, again with every call, and says what came of it.
+fn ask(now: Instant, session: &mut Session) -> Known {
+    for link in &mut session.links {
+        link.probe = Some(ProbeKind::Liveness);
+    }
+    let since = *session.contested.get_or_insert(now);
+    if now.since(since) > CONTEST_FORGOTTEN {
+        session.contested = Some(now);
+        return Known::Asked;
+    }
+    if session.last_proof_at() > since {
+        session.contested = None;
+        return Known::Alive;
+    }
+    if now.since(since) < CONTEST { Known::Asked } else { Known::Silent }
 }
 
 fn link_spec(

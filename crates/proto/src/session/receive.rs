@@ -49,9 +49,13 @@ impl Session {
         }
         let mut all = true;
         for frame in Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES) {
-            let Ok(frame) = frame else {
-                cx.drops.malformed += 1;
-                return;
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(malformed) => {
+                    *cx.faults.entry(malformed.what).or_insert(0) += 1;
+                    cx.drops.malformed += 1;
+                    return;
+                }
             };
             match self.frame(cx, index, frame) {
                 Taken::Yes => {}

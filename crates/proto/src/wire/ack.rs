@@ -1,17 +1,17 @@
 //! The ACK frame (protocol.md §4.4): which packets of a link arrived, and when.
 
 use super::field::{Draft, fault, pad, padded, u16_at, u32_at, u64_at};
-use super::frame::{ACK_RANGES_MAX, Ack, kind};
+use super::frame::{ACK_RANGES_MAX, Ack, AckRanges, kind};
 use super::header::PACKET_NUMBER_MAX;
 use super::{Fault, Malformed};
 use crate::id::LinkId;
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 const FIXED_BYTES: usize = 48;
 const PAIR_BYTES: usize = 4;
 
 /// Steps downward from the first range: so many missing, then so many received.
-type Pairs = ArrayVec<(u16, u16), ACK_RANGES_MAX>;
+type Pairs = SmallVec<[(u16, u16); 4]>;
 
 impl Ack {
     /// Bytes that [`Ack::emit`] appends.
@@ -81,7 +81,7 @@ impl Ack {
             return Err(fault(Fault::Value, 8));
         }
         let first = largest.checked_sub(u64::from(u32_at(b, 40))).ok_or(fault(Fault::AckRange, 40))?;
-        let mut ranges = ArrayVec::from_iter([(first, largest)]);
+        let mut ranges = AckRanges::from_iter([(first, largest)]);
         parse_pairs(&frame[FIXED_BYTES..], &mut ranges)
             .map_err(|pair| fault(Fault::AckRange, FIXED_BYTES + PAIR_BYTES * pair))?;
         Ok(Ack {
@@ -107,15 +107,16 @@ fn push_range(pairs: &mut Pairs, mut gap: u64, mut received: u64) -> bool {
         gap -= step;
         let count = if gap == 0 { received.min(MOST) } else { 0 };
         received -= count;
-        if pairs.try_push((step as u16, count as u16)).is_err() {
+        if pairs.len() == ACK_RANGES_MAX {
             return false;
         }
+        pairs.push((step as u16, count as u16));
     }
     true
 }
 
 /// Adds the ranges below the one in `ranges`; the index of the first impossible pair otherwise.
-fn parse_pairs(pairs: &[u8], ranges: &mut ArrayVec<(u64, u64), { ACK_RANGES_MAX + 1 }>) -> Result<(), usize> {
+fn parse_pairs(pairs: &[u8], ranges: &mut AckRanges) -> Result<(), usize> {
     let mut low = ranges[0].0;
     let mut touching = true;
     for (index, pair) in pairs.chunks_exact(PAIR_BYTES).enumerate() {

@@ -68,6 +68,9 @@ pub struct TransferFragment {
 /// Most gap/length pairs of an ACK frame.
 pub const ACK_RANGES_MAX: usize = 32;
 
+/// Ranges of an [`Ack`]: nearly always one, so that the frame stays small where it is passed on.
+pub type AckRanges = smallvec::SmallVec<[(u64, u64); 2]>;
+
 /// Acknowledgement of packets of one link (protocol.md §4.4).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ack {
@@ -90,7 +93,7 @@ pub struct Ack {
     /// Forward queueing that the receiver sees, units of 256 ns.
     pub queueing: u32,
     /// Acknowledged ranges `first..=last`, highest first, disjoint, not touching. The first ends at `largest`.
-    pub ranges: arrayvec::ArrayVec<(u64, u64), { ACK_RANGES_MAX + 1 }>,
+    pub ranges: AckRanges,
 }
 
 /// State of one of the reporter's bearers (protocol.md §4.5).

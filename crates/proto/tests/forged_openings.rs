@@ -1,0 +1,105 @@
+//! What anybody can send without having a session: it may cause a question, never an end.
+
+#[path = "world/world.rs"]
+mod world;
+
+use polyrail_proto::id::{Incarnation, NodeId, SessionId};
+use polyrail_proto::time::Duration;
+use polyrail_proto::wire::{self, HEADER_BYTES, Hello, PacketType, Reset};
+use polyrail_proto::{Config, Event};
+use world::{Host, Packet, World, address};
+
+const IDS: [NodeId; 2] = [NodeId(5), NodeId(6)];
+
+/// Two nodes that have met, and the INIT by which they did.
+fn pair() -> (World, Packet) {
+    let mut world = World::new();
+    for (seat, id) in IDS.into_iter().enumerate() {
+        let config = Config { host: id.0, ..Config::new(id, Incarnation(1)) };
+        let host = Host::new(world.now, config, seat as u16, &[0, 1], || 0);
+        world.hosts.push(host);
+    }
+    let mut init = None;
+    for _ in 0..2_000 {
+        world.step(Duration::us(100), |packet| {
+            if wire::peek_type(&packet.bytes) == Some(PacketType::Init) {
+                init = Some(packet.clone());
+            }
+            true
+        });
+        if world.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced)) {
+            break;
+        }
+    }
+    // Long enough to be idle, and for nothing to pass for a crossing of openings.
+    for _ in 0..2_500 {
+        world.step(Duration::ms(1), |_| true);
+    }
+    world.hosts.iter_mut().for_each(|h| h.news.clear());
+    (world, init.expect("one of the two opens the session"))
+}
+
+fn lost(world: &World) -> bool {
+    world.hosts.iter().flat_map(|h| &h.news).any(|event| matches!(event, Event::PeerDown { .. }))
+}
+
+/// The INIT again, for another attempt.
+fn altered(init: &Packet, attempt: impl Fn(u32) -> u32) -> Packet {
+    let mut hello = Hello::parse(&init.bytes[HEADER_BYTES..]).expect("it was valid");
+    hello.attempt = attempt(hello.attempt);
+    let mut bytes = Vec::new();
+    hello.emit_packet(PacketType::Init, SessionId(0), 7, &mut bytes);
+    Packet { bytes, ..init.clone() }
+}
+
+#[test]
+fn an_opening_by_the_same_life_does_not_end_a_session_that_lives() {
+    let (mut world, init) = pair();
+    for n in 0..400u32 {
+        let forged = altered(&init, |attempt| attempt.wrapping_add(n % 5));
+        world.deliver(&forged);
+        // The answer may speak to a stranger's idea of the session; the live one is what counts.
+        world.step(Duration::ms(5), |_| true);
+    }
+    assert!(!lost(&world), "a repeated INIT ended a session whose peer lives");
+}
+
+#[test]
+fn a_peer_that_lost_the_session_is_let_in_again() {
+    let (mut world, init) = pair();
+    let opener = if init.from.as_bytes()[3] == 0 { 0 } else { 1 };
+    // The opener forgets everything but who it is.
+    let config = world.hosts[opener].node.config().clone();
+    let config = Config { seed: 99, ..config };
+    world.hosts[opener] = Host::new(world.now, config, opener as u16, &[0, 1], || 0);
+    let met = world.run_while(1_000, |w| w.hosts[opener].node.sessions().all(|s| !s.announced));
+    assert!(met, "{:?}", world.hosts[1 - opener].node.drops());
+}
+
+#[test]
+fn a_forged_reset_does_not_end_an_idle_session() {
+    let (mut world, _) = pair();
+    for (own, other) in [(0, 1), (1, 0)] {
+        let session = world.hosts[own].session_with(IDS[other]).expect("they have met").peer.session;
+        let mut bytes = Vec::new();
+        let reset = Reset { session, node: IDS[other], incarnation: Incarnation(1) };
+        reset.emit_packet(7, &mut bytes);
+        let from = address(0, other as u16);
+        world.deliver(&Packet { from, to: Some(address(0, own as u16)), bytes });
+        assert!(world.run_while(1, |_| true) || !lost(&world));
+        world.run_while(200, |_| true);
+    }
+    assert!(!lost(&world), "a session ended although its peer answered");
+}
+
+#[test]
+fn a_reset_that_is_true_ends_the_session_before_its_tolerance() {
+    let (mut world, _) = pair();
+    // The second node is silent from now on; somebody says in its place that it knows no such session.
+    let session = world.hosts[0].session_with(IDS[1]).expect("they have met").peer.session;
+    world.hosts.truncate(1);
+    let mut bytes = Vec::new();
+    Reset { session, node: IDS[1], incarnation: Incarnation(1) }.emit_packet(7, &mut bytes);
+    world.deliver(&Packet { from: address(0, 1), to: Some(address(0, 0)), bytes });
+    assert!(world.run_while(100, |w| !lost(w)), "the session outlived the doubt");
+}

@@ -1,0 +1,82 @@
+//! A few nodes of the core, with memory and media of the test's own, driven by hand under one clock.
+#![allow(dead_code)]
+
+pub mod host;
+pub mod memory;
+pub mod random;
+
+pub use host::Host;
+
+use polyrail_proto::address::MediaAddress;
+use polyrail_proto::time::{Duration, Instant};
+
+/// One datagram under way.
+#[derive(Clone)]
+pub struct Packet {
+    pub from: MediaAddress,
+    /// `None`: all neighbours.
+    pub to: Option<MediaAddress>,
+    pub bytes: Vec<u8>,
+}
+
+impl Packet {
+    /// The medium that it travels on.
+    pub fn medium(&self) -> u8 {
+        self.from.as_bytes()[1]
+    }
+}
+
+/// The address of a seat on a medium.
+pub fn address(medium: u8, seat: u16) -> MediaAddress {
+    MediaAddress::from_bytes(&[1, medium, (seat >> 8) as u8, seat as u8]).expect("it is short")
+}
+
+/// Nodes and what is under way between them.
+pub struct World {
+    pub now: Instant,
+    pub hosts: Vec<Host>,
+    pub wire: Vec<Packet>,
+}
+
+impl World {
+    pub fn new() -> World {
+        World { now: Instant(1_000_000_000), hosts: Vec::new(), wire: Vec::new() }
+    }
+
+    /// Time passes; what is on the wire arrives, unless `pass` takes it away; every node has a turn.
+    pub fn step(&mut self, by: Duration, mut pass: impl FnMut(&Packet) -> bool) {
+        self.now += by;
+        for packet in std::mem::take(&mut self.wire) {
+            if pass(&packet) {
+                self.deliver(&packet);
+            }
+        }
+        for host in &mut self.hosts {
+            host.turn(self.now, &mut self.wire);
+        }
+    }
+
+    /// Steps of 100 us for as long as `goes_on`, at most `ms`; whether it ended before.
+    pub fn run_while(&mut self, ms: u64, mut goes_on: impl FnMut(&mut World) -> bool) -> bool {
+        for _ in 0..ms * 10 {
+            if !goes_on(self) {
+                return true;
+            }
+            self.step(Duration::us(100), |_| true);
+        }
+        false
+    }
+
+    pub fn deliver(&mut self, packet: &Packet) {
+        for host in &mut self.hosts {
+            let own = address(packet.medium(), host.seat);
+            let meant = packet.to.as_ref().is_none_or(|to| *to == own);
+            if meant
+                && own != packet.from
+                && let Some(bearer) = host.bearer_on(packet.medium())
+            {
+                host.handle_packet(self.now, bearer, &packet.from, &packet.bytes);
+            }
+        }
+    }
+}
