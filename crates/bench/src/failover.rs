@@ -39,6 +39,13 @@ impl Kind {
     }
 }
 
+/// What a thread said when it panicked.
+fn last_words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+    format!("a thread panicked: {text}")
+}
+
 /// One cut and what it did.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {

@@ -121,42 +121,44 @@ fn a_receiver_that_stops_reading_gets_everything() {
     }
 }
 
-/// The kernel's own counters say what was lost: packets that the rule dropped, of those that came by it.
+/// The kernel's own counters say what was lost: packets that the rule dropped, of those that came by it, while the
+/// protocol that sends long trains is measured.
 fn a_lossy_link_loses_single_packets_at_its_rate() {
-    let percent = 5.0;
-    let lossy = LinkSpec { loss_percent: percent, gso: false, ..LinkSpec::default() };
-    let spec = Spec::pair(format!("lossy-{}", std::process::id()), vec![lossy]);
-    let testbed = Testbed::create(spec).expect("testbed");
-    let count = |node: usize, what: &str| -> u64 {
-        let mut command = testbed.command(node, "cat");
-        let output = command.arg(format!("/sys/class/net/l0/statistics/{what}")).output().expect("cat");
-        String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
-    };
-    let (packets_before, bytes_before) = (count(1, "rx_packets"), count(1, "rx_bytes"));
-    let (before, _) = dropped(&testbed);
-    let address = testbed.address(1, 0);
-    // 40 datagrams of 65,000 bytes could leave as a train each; 1,480 bytes of each packet are theirs.
-    let script = format!("for i in $(seq 200); do head -c 65000 /dev/zero >/dev/udp/{address}/9; done");
-    let mut command: Command = testbed.command(0, "bash");
-    assert!(command.args(["-c", &script]).status().expect("bash").success());
-    let (packets, bytes) = (count(1, "rx_packets") - packets_before, count(1, "rx_bytes") - bytes_before);
-    let (after, dropped_bytes) = dropped(&testbed);
-    let lost = after - before;
-    assert!(packets > 5_000 && bytes / packets <= 1_514, "{packets} packets, {bytes} bytes");
-    assert!(dropped_bytes / lost.max(1) <= 1_514, "what is lost is one packet");
+    let namespace = format!("pr-bench-{}-b", std::process::id());
+    let line =
+        "stream --protocol polyrail --links 2 --rate 200 --loss 5:0 --repeat 1 --duration 1.5 --wait block";
+    let measured = std::thread::spawn(move || bench(line));
+    let (mut lossy, mut clean) = (None, true);
+    while !measured.is_finished() {
+        lossy = passed_and_dropped(&namespace, "l0").or(lossy);
+        clean &= passed_and_dropped(&namespace, "l1").is_none();
+    }
+    let document = measured.join().expect("measured");
+    is_clean(&document["results"][0]);
+    assert_eq!(document["results"][0]["loss_percent"], serde_json::json!([5.0, 0.0]));
+    assert!(clean, "the other link has no rule");
+    let [(packets, bytes), (lost, lost_bytes)] = lossy.expect("counters of the lossy link");
+    assert!(packets > 2_000 && bytes / packets <= 1_500, "{packets} packets, {bytes} bytes");
+    assert!(lost_bytes / lost.max(1) <= 1_500, "what is lost is one packet");
     // Five standard deviations of a binomial distribution.
-    let (expected, deviation) = (packets as f64 * percent / 100.0, (packets as f64 * 0.05 * 0.95).sqrt());
+    let (expected, deviation) = (packets as f64 * 0.05, (packets as f64 * 0.05 * 0.95).sqrt());
     assert!((lost as f64 - expected).abs() < 5.0 * deviation, "{lost} of {packets} packets lost");
 }
 
-/// Packets and bytes that the loss rule of the receiving node has dropped.
-fn dropped(testbed: &Testbed) -> (u64, u64) {
-    let mut command = testbed.command(1, "nft");
-    let output = command.args(["list", "chain", "netdev", "polyrail", "loss_l0"]).output().expect("nft");
+/// Packets and bytes that came by the loss rule of a device, and those it has dropped; none while there is no rule.
+fn passed_and_dropped(namespace: &str, device: &str) -> Option<[(u64, u64); 2]> {
+    let chain = format!("loss_{device}");
+    let args = ["netns", "exec", namespace, "nft", "list", "chain", "netdev", "polyrail", &chain];
+    let output = Command::new("ip").args(args).output().expect("ip");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let number = |name: &str| {
-        let behind = text.split_once(name).map_or("", |(_, behind)| behind);
-        behind.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a counter")
+    let numbers = |name: &str| -> Vec<u64> {
+        let behind = text.split(name).skip(1).filter_map(|rest| rest.split_whitespace().next());
+        behind.filter_map(|word| word.parse().ok()).collect()
     };
-    (number("packets "), number("bytes "))
+    match (numbers("packets ").as_slice(), numbers("bytes ").as_slice()) {
+        (&[passed, dropped], &[passed_bytes, dropped_bytes]) => {
+            Some([(passed, passed_bytes), (dropped, dropped_bytes)])
+        }
+        _ => None,
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::judge::{Delivery, Judgement, calm_lateness_ns, judge};
+use super::last_words;
 use super::stall::StallWatch;
 use crate::check::{Check, CheckCounts, times_ns};
 use crate::clock::{machine_ns, now_ns};
@@ -59,8 +60,7 @@ pub(crate) fn receive(
                 expected.iter().for_each(|place| place.store(0, Ordering::Relaxed));
             }
         }
-        let [watched, bulk] =
-            flows.map(|flow| flow.join().map_err(|_| "a receiving thread panicked".to_owned()));
+        let [watched, bulk] = flows.map(|flow| flow.join().map_err(|panic| last_words(panic.as_ref())));
         let failed = |error: io::Error| format!("{}: {error}", job.protocol);
         let (watched, bulk) = (watched?.map_err(failed)?, bulk?.map_err(failed)?);
         Ok(SideReport {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use super::last_words;
 use crate::check::compose;
 use crate::clock::{machine_ns, now_ns};
 use crate::control::{Event, Job, Order, SideReport};
@@ -40,7 +41,7 @@ pub(crate) fn send(
         ended.store(true, Ordering::Relaxed);
         let mut sent = [0; 2];
         for (flow, sent) in flows.into_iter().zip(&mut sent) {
-            let result = flow.join().map_err(|_| "a sending thread panicked".to_owned())?;
+            let result = flow.join().map_err(|panic| last_words(panic.as_ref()))?;
             *sent = result.map_err(|error| format!("{}: {error}", job.protocol))?;
         }
         Ok(SideReport { sent: sent[0], flows_sent: Some(sent), ..SideReport::default() })
@@ -84,8 +85,11 @@ fn as_fast_as_it_goes(pipe: &mut dyn Pipe, size: usize, ended: &AtomicBool) -> i
 fn hand_over(pipe: &mut dyn Pipe, message: &[u8], ended: &AtomicBool) -> io::Result<bool> {
     let mut ended_ns = None;
     while !pipe.send(message)? {
-        if ended.load(Ordering::Relaxed) && now_ns() - *ended_ns.get_or_insert_with(now_ns) > FINISH_NS {
-            return Ok(false);
+        if ended.load(Ordering::Relaxed) {
+            let since_ns = *ended_ns.get_or_insert_with(now_ns);
+            if now_ns() - since_ns > FINISH_NS {
+                return Ok(false);
+            }
         }
     }
     Ok(true)

@@ -90,8 +90,10 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
         _ => Some(format!("numgen random mod 1000000 < {millionths}")),
     };
     if let Some(chance) = chance {
+        // Two counters in one rule: what came by, and what was lost of it.
         let packets = "meta protocol { ip, ip6 }";
-        change += &format!("add rule netdev polyrail loss_{device} {packets} {chance} counter drop\n");
+        change +=
+            &format!("add rule netdev polyrail loss_{device} {packets} counter {chance} counter drop\n");
     }
     (0..spec.nodes).try_for_each(|node| nft(&spec.namespace(node), &change))
 }
