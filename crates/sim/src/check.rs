@@ -10,6 +10,7 @@
 //! | I6 | nothing is refused for want of room unless the run provokes it |
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
+//! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
 
 use crate::content;
 use crate::subject::FailReason;
@@ -97,8 +98,8 @@ pub struct Oracle {
     anonymous: BTreeMap<PortKey, VecDeque<u64>>,
     /// Ports that were closed, by their owner or by a crash.
     gone: BTreeSet<PortKey>,
-    /// Ports that ever bound a service.
-    binders: BTreeMap<(u32, u32), BTreeSet<PortKey>>,
+    /// Ports that ever bound a service, and whether other nodes may reach them by it.
+    binders: BTreeMap<(u32, u32), BTreeMap<PortKey, bool>>,
     /// Services that lost a binding at some time.
     unbound: BTreeSet<(u32, u32)>,
     violations: Vec<Violation>,
@@ -257,9 +258,9 @@ impl Oracle {
         self.gone.insert(port);
     }
 
-    /// A port bound a service.
-    pub fn on_bound(&mut self, service: (u32, u32), port: PortKey) {
-        self.binders.entry(service).or_default().insert(port);
+    /// A port bound a service, for the cluster or for its own node only.
+    pub fn on_bound(&mut self, service: (u32, u32), port: PortKey, cluster: bool) {
+        *self.binders.entry(service).or_default().entry(port).or_default() |= cluster;
     }
 
     /// A port gave a service up.
@@ -361,31 +362,36 @@ impl Oracle {
 
     fn check_delivery(&mut self, at_ns: u64, id: u64, to: PortKey, from: (usize, u32), bytes: &[u8]) {
         let record = self.sends[id as usize].clone();
-        let about = self.about(id);
         if bytes.len() != record.bytes as usize {
-            self.violation("I4", at_ns, format!("message {id} arrived with {} bytes{about}", bytes.len()));
+            self.wrong("I4", at_ns, id, format!("arrived with {} bytes", bytes.len()));
         } else if let Some(offset) = content::first_difference(id, bytes) {
-            self.violation("I4", at_ns, format!("message {id} differs at offset {offset}{about}"));
+            self.wrong("I4", at_ns, id, format!("differs at offset {offset}"));
         }
         if (record.from.node, record.from.port) != from {
-            self.violation("I4", at_ns, format!("message {id} came as if from {from:?}{about}"));
+            self.wrong("I4", at_ns, id, format!("came as if from {from:?}"));
         }
         let meant = match record.to {
             Target::Port(port) => port == to,
             Target::Service(kind, instance) => {
-                self.binders.get(&(kind, instance)).is_some_and(|ports| ports.contains(&to))
+                let reach = self.binders.get(&(kind, instance)).and_then(|ports| ports.get(&to));
+                reach.is_some_and(|cluster| *cluster || record.from.node == to.node)
             }
         };
         if !meant {
-            self.violation("I4", at_ns, format!("message {id} arrived at {to}{about}"));
+            self.wrong("I4", at_ns, id, format!("arrived at {to}"));
         }
         let next = self.flows.entry((record.from, to, record.class)).or_default();
         if id < *next {
             let last = *next - 1;
-            self.violation("I2", at_ns, format!("message {id} came after message {last}{about}"));
+            self.wrong("I2", at_ns, id, format!("came after message {last}"));
         } else {
             *next = id + 1;
         }
+    }
+
+    fn wrong(&mut self, name: &'static str, at_ns: u64, id: u64, what: String) {
+        let what = format!("message {id} {what}{}", self.about(id));
+        self.violation(name, at_ns, what);
     }
 
     fn target_gone(&self, target: Target) -> bool {
@@ -393,7 +399,8 @@ impl Oracle {
             Target::Port(port) => self.gone.contains(&port),
             Target::Service(kind, instance) => {
                 let service = (kind, instance);
-                let closed = |ports: &BTreeSet<PortKey>| ports.iter().any(|port| self.gone.contains(port));
+                let closed =
+                    |ports: &BTreeMap<PortKey, bool>| ports.keys().any(|port| self.gone.contains(port));
                 self.unbound.contains(&service) || self.binders.get(&service).is_none_or(closed)
             }
         }

@@ -2,7 +2,9 @@
 //! instead of threads.
 
 use crate::plan::Plan;
-use crate::subject::{Counters, FailReason, Happening, SendAnswer, Subject, To, Turned};
+use crate::subject::{
+    Counters, Directory, FailReason, Happening, KnownBinding, KnownPeer, SendAnswer, Subject, To, Turned,
+};
 use crate::world::{Factory, NodeSpec};
 use polyrail::engine::client::{Arrival, Client, Envelope, Exchange};
 use polyrail::engine::command::FailureCode;
@@ -33,7 +35,7 @@ struct Seat {
     /// The run's numbers of the messages sent, by the port's own count.
     ids: Vec<u64>,
     /// Verbs that found the queue full.
-    later: VecDeque<(bool, ServiceRange)>,
+    later: VecDeque<(bool, ServiceRange, Scope)>,
 }
 
 struct EngineNode {
@@ -45,14 +47,9 @@ struct EngineNode {
     news: Vec<Happening>,
 }
 
-/// Later lives have larger numbers; a clone's differ from the original's, as their random parts would.
-fn incarnation(spec: &NodeSpec) -> Incarnation {
-    Incarnation(1_000 + u64::from(spec.life) + ((spec.host & 0xff) << 32))
-}
-
 /// The settings of a node of a run.
 fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
-    let mut config = Config::new(NodeId(spec.id), incarnation(spec));
+    let mut config = Config::new(NodeId(spec.id), Incarnation(spec.incarnation));
     config.host = spec.host;
     config.seed = spec.seed;
     config.tolerance = Duration::ns(plan.tolerance_ns);
@@ -106,12 +103,9 @@ impl EngineNode {
     /// Hands in what did not fit the queue before.
     fn catch_up(&mut self) {
         for seat in self.seats.values_mut() {
-            while let Some((bind, range)) = seat.later.front().copied() {
-                let done = if bind {
-                    seat.client.bind(range, Scope::Cluster)
-                } else {
-                    seat.client.unbind(range, Scope::Cluster)
-                };
+            while let Some((bind, range, scope)) = seat.later.front().copied() {
+                let done =
+                    if bind { seat.client.bind(range, scope) } else { seat.client.unbind(range, scope) };
                 if done.is_err() {
                     break;
                 }
@@ -120,9 +114,10 @@ impl EngineNode {
         }
     }
 
-    fn queue(&mut self, port: u32, bind: bool, range: ServiceRange) {
+    fn queue(&mut self, port: u32, bind: bool, range: ServiceRange, cluster: bool) {
+        let scope = if cluster { Scope::Cluster } else { Scope::Node };
         if let Some(seat) = self.seats.get_mut(&port) {
-            seat.later.push_back((bind, range));
+            seat.later.push_back((bind, range, scope));
         }
         self.catch_up();
     }
@@ -151,7 +146,8 @@ impl Subject for EngineNode {
         let work = self.engine.turn(now_ns, Budget::THOROUGH);
         self.take_news();
         // A turn that did something may have left something for its own loopback.
-        Turned { deadline_ns: work.next_deadline_ns, drained: work.drained && work.done == 0 }
+        let worked = work.done > 0;
+        Turned { deadline_ns: work.next_deadline_ns, drained: work.drained && !worked, worked }
     }
 
     fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool) {
@@ -176,12 +172,16 @@ impl Subject for EngineNode {
         }
     }
 
-    fn bind(&mut self, _now_ns: u64, port: u32, range: ServiceRange) {
-        self.queue(port, true, range);
+    fn bind(&mut self, _now_ns: u64, port: u32, range: ServiceRange, cluster: bool) {
+        self.queue(port, true, range, cluster);
     }
 
-    fn unbind(&mut self, _now_ns: u64, port: u32, range: ServiceRange) {
-        self.queue(port, false, range);
+    fn unbind(&mut self, _now_ns: u64, port: u32, range: ServiceRange, cluster: bool) {
+        self.queue(port, false, range, cluster);
+    }
+
+    fn leave(&mut self, now_ns: u64) {
+        self.engine.leave(now_ns);
     }
 
     fn send(
@@ -243,6 +243,23 @@ impl Subject for EngineNode {
 
     fn poll_node(&mut self, out: &mut Vec<Happening>) {
         out.append(&mut self.news);
+    }
+
+    fn directory(&self) -> Option<Directory> {
+        let core = self.engine.core();
+        let others = core.sessions().filter(|session| session.peer.node != core.config().node);
+        let peers = others.map(|session| KnownPeer {
+            node: session.peer.node.0,
+            incarnation: session.peer.incarnation.0,
+            met: session.announced,
+        });
+        let bindings = core.table().list().map(|(node, port, range, scope)| KnownBinding {
+            node: node.0,
+            port: port.0,
+            range,
+            cluster: scope == Scope::Cluster,
+        });
+        Some(Directory { peers: peers.collect(), bindings: bindings.collect() })
     }
 
     fn describe(&self) -> String {

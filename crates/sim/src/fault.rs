@@ -64,6 +64,8 @@ pub enum FaultKind {
     Stalls(Stalls),
     /// The process of `node` dies; at the end of the fault it starts again with a new incarnation.
     Restart,
+    /// `node` takes its leave and is gone; at the end of the fault it starts again with a new incarnation.
+    Leave,
     /// The process of `node` dies for good.
     Crash,
     /// A second node with the identity of `node` appears (on the run's spare seat).
@@ -96,6 +98,7 @@ impl FaultKind {
             FaultKind::Pause => "pause",
             FaultKind::Stalls(_) => "stalls",
             FaultKind::Restart => "restart",
+            FaultKind::Leave => "leave",
             FaultKind::Crash => "crash",
             FaultKind::Clone => "clone",
             FaultKind::SlowConsumer => "slow consumer",
@@ -167,9 +170,11 @@ impl Fault {
             FaultKind::Corrupt { ppm, .. } => on_rail && ppm > 200_000,
             FaultKind::RateChange { permille } => on_rail && permille < 20,
             FaultKind::SmallReceiveBuffer { .. } => on_rail,
-            FaultKind::Pause | FaultKind::Restart | FaultKind::Crash | FaultKind::Clone => {
-                self.node == a || self.node == b
-            }
+            FaultKind::Pause
+            | FaultKind::Restart
+            | FaultKind::Leave
+            | FaultKind::Crash
+            | FaultKind::Clone => self.node == a || self.node == b,
             _ => false,
         }
     }

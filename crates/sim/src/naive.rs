@@ -170,7 +170,7 @@ impl Subject for Naive {
         self.receive(now_ns);
         self.resend(now_ns);
         let waits = self.peers.iter().any(|peer| !peer.unacked.is_empty());
-        Turned { deadline_ns: waits.then_some(now_ns + RESEND_NS), drained: true }
+        Turned { deadline_ns: waits.then_some(now_ns + RESEND_NS), drained: true, worked: true }
     }
 
     fn carrier(&mut self, _now_ns: u64, _bearer: usize, _up: bool) {}
@@ -187,9 +187,9 @@ impl Subject for Naive {
         self.ports.remove(&port);
     }
 
-    fn bind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange) {}
+    fn bind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange, _cluster: bool) {}
 
-    fn unbind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange) {}
+    fn unbind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange, _cluster: bool) {}
 
     fn send(
         &mut self,

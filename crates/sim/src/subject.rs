@@ -11,6 +11,8 @@ pub struct Turned {
     pub deadline_ns: Option<u64>,
     /// Whether nothing was left to do when the turn ended.
     pub drained: bool,
+    /// Whether anything was done.
+    pub worked: bool,
 }
 
 /// Where a message goes.
@@ -83,6 +85,39 @@ pub enum Happening {
     Link(&'static str, &'static str),
 }
 
+/// A peer as a node sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownPeer {
+    /// Its identity.
+    pub node: u64,
+    /// Which of its lives.
+    pub incarnation: u64,
+    /// Whether applications were told of it.
+    pub met: bool,
+}
+
+/// A binding as a node sees it, its own ones included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KnownBinding {
+    /// The identity of the node that made it.
+    pub node: u64,
+    /// Which port of it.
+    pub port: u32,
+    /// What it is bound to.
+    pub range: ServiceRange,
+    /// Whether other nodes may know of it.
+    pub cluster: bool,
+}
+
+/// What a node knows of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Directory {
+    /// Its sessions, without the one with itself.
+    pub peers: Vec<KnownPeer>,
+    /// Its service table, sorted.
+    pub bindings: Vec<KnownBinding>,
+}
+
 /// Numbers that a node shows, for the checks of bounds and credit.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
@@ -106,10 +141,12 @@ pub trait Subject {
     fn open_port(&mut self, now_ns: u64) -> Option<u32>;
     /// Closes a port.
     fn close_port(&mut self, now_ns: u64, port: u32);
-    /// Binds a port to services.
-    fn bind(&mut self, now_ns: u64, port: u32, range: ServiceRange);
+    /// Binds a port to services, known to the cluster or to this node only.
+    fn bind(&mut self, now_ns: u64, port: u32, range: ServiceRange, cluster: bool);
     /// Takes a binding back.
-    fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange);
+    fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange, cluster: bool);
+    /// Tells every peer that it leaves; some turns will follow.
+    fn leave(&mut self, _now_ns: u64) {}
     /// Sends `bytes` from `port`. `id` comes back in [`Happening::Failed`].
     #[expect(clippy::too_many_arguments, reason = "one call with all that an application can say")]
     fn send(
@@ -126,6 +163,10 @@ pub trait Subject {
     fn poll(&mut self, now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>);
     /// What happened to the node as a whole.
     fn poll_node(&mut self, out: &mut Vec<Happening>);
+    /// What it knows of the cluster; `None` if it keeps no names.
+    fn directory(&self) -> Option<Directory> {
+        None
+    }
     /// Its state, for people who read a trace.
     fn describe(&self) -> String {
         String::new()

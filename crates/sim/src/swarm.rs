@@ -31,6 +31,8 @@ pub fn draw(seed: u64) -> Plan {
     plan.rx_arena_bytes = *prng.pick(&[1 << 20, 4 << 20, 4 << 20]);
     draw_faults(&mut plan, &mut Prng::for_component(seed, "faults", 0));
     provoke(&mut plan, &mut Prng::for_component(seed, "provocations", 0));
+    prolong(&mut plan, &mut Prng::for_component(seed, "prolongation", 0));
+    take_leave(&mut plan, &mut Prng::for_component(seed, "leave", 0));
     plan
 }
 
@@ -63,6 +65,51 @@ fn provoke(plan: &mut Plan, prng: &mut Prng) {
             plan.faults.push(Fault::new(replay, rail, node, from_ns / 2, plan.heal_ns));
         }
     }
+}
+
+/// Traffic that outlasts the faults, so that links come back into use while it matters how: through a probation
+/// (one second) or, with two nodes, even through damping (about ten).
+fn prolong(plan: &mut Plan, prng: &mut Prng) {
+    let damped = plan.nodes == 2 && prng.chance_ppm(100_000);
+    if !damped && !prng.chance_ppm(120_000) {
+        return;
+    }
+    let rail = prng.below(plan.rails.len() as u64) as usize;
+    let mut cut = |from_ns: TimeNs, for_ns: TimeNs| {
+        plan.heal_ns = plan.heal_ns.max(from_ns + for_ns);
+        plan.faults.push(Fault::new(FaultKind::SilentCut, rail, 0, from_ns, from_ns + for_ns).towards(1));
+    };
+    let died_ns = prng.between(50 * MS, 100 * MS);
+    let spread_ns = if damped {
+        // It dies three times in a row, then perhaps falls silent while it is damped.
+        for death in 0..3 {
+            cut(died_ns + death * 250 * MS, prng.between(80 * MS, 120 * MS));
+        }
+        if prng.chance_ppm(500_000) {
+            cut(prng.between(S, 2 * S), prng.between(50 * MS, 150 * MS));
+        }
+        prng.between(9 * S, 12 * S)
+    } else {
+        // It dies once, and falls silent again while it is on probation.
+        cut(died_ns, prng.between(80 * MS, 120 * MS));
+        cut(died_ns + prng.between(200 * MS, 700 * MS), prng.log_uniform(10 * MS, 100 * MS));
+        prng.between(3 * S / 2, 5 * S / 2)
+    };
+    let before_ns = plan.heal_ns.min(900 * MS) * 4 / 5;
+    plan.workload.gap_ns = plan.workload.gap_ns * spread_ns / before_ns;
+    plan.workload.until_ns = plan.heal_ns + spread_ns + 2 * S;
+}
+
+/// A node that goes in good order and comes back.
+fn take_leave(plan: &mut Plan, prng: &mut Prng) {
+    let lives_end = plan.faults.iter().any(|f| matches!(f.kind, FaultKind::Crash | FaultKind::Restart));
+    if lives_end || plan.cloned().is_some() || !prng.chance_ppm(100_000) {
+        return;
+    }
+    let node = prng.below(plan.nodes as u64) as usize;
+    let from_ns = prng.between(plan.heal_ns / 4, plan.heal_ns / 2);
+    let until_ns = from_ns + prng.log_uniform(MS, plan.heal_ns / 4);
+    plan.faults.push(Fault::new(FaultKind::Leave, 0, node, from_ns, until_ns));
 }
 
 fn draw_rails(prng: &mut Prng, rails: usize) -> Vec<Conditions> {

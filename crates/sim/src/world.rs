@@ -6,6 +6,7 @@
 
 mod app;
 mod faults;
+mod names;
 mod report;
 
 pub use report::Outcome;
@@ -20,6 +21,7 @@ use crate::prng::Prng;
 use crate::queue::{EventQueue, MS, TimeNs};
 use crate::subject::{Happening, Subject};
 use app::App;
+use names::Names;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -32,6 +34,8 @@ pub struct NodeSpec {
     pub id: u64,
     /// Its life, counted from 0.
     pub life: u32,
+    /// The number of that life on the wire: later lives have larger ones, a clone's differ from the original's.
+    pub incarnation: u64,
     /// The machine's mark: differs between a node and its clone.
     pub host: u64,
     /// Seed of what it draws.
@@ -50,7 +54,13 @@ enum Event {
     Act(usize),
     FaultStarts(usize),
     FaultEnds(usize),
-    Carrier { node: usize, rail: usize, up: bool },
+    /// A node that took its leave is gone.
+    Gone(usize),
+    Carrier {
+        node: usize,
+        rail: usize,
+        up: bool,
+    },
     Garbage(usize),
     Check,
 }
@@ -79,9 +89,14 @@ pub struct World {
     carrier_known_lost_ns: Vec<Option<TimeNs>>,
     /// Which node has met which, in their present lives.
     met: BTreeSet<(usize, usize)>,
+    names: Names,
     finished_at_ns: Option<TimeNs>,
     wakes: Vec<Wake>,
     happenings: Vec<Happening>,
+    /// Turns in which nothing was done, and others.
+    turns: [u64; 2],
+    /// Sends accepted, blocked, refused.
+    sends: [u64; 3],
 }
 
 /// Between two looks at whether everything is settled.
@@ -128,9 +143,12 @@ impl World {
             coverage: Coverage::default(),
             carrier_known_lost_ns: vec![None; stations],
             met: BTreeSet::new(),
+            names: Names::default(),
             finished_at_ns: None,
             wakes: Vec::new(),
             happenings: Vec::new(),
+            turns: [0; 2],
+            sends: [0; 3],
             plan,
         }
     }
@@ -190,6 +208,7 @@ impl World {
             Event::Act(node) => self.on_act(node),
             Event::FaultStarts(index) => self.on_fault_starts(index),
             Event::FaultEnds(index) => self.on_fault_ends(index),
+            Event::Gone(node) => self.end_node(node),
             Event::Carrier { node, rail, up } => self.on_carrier(node, rail, up),
             Event::Garbage(index) => self.on_garbage(index),
             Event::Check => self.on_check(),
@@ -227,6 +246,7 @@ impl World {
             index,
             id: node_id(self.plan.seed, original),
             life: state.life,
+            incarnation: 1_000 + u64::from(state.life) + ((0x57 + index as u64) << 32),
             host: 0x4057 + index as u64,
             seed: Prng::for_component(self.plan.seed, "node", (index as u64) << 32 | u64::from(state.life))
                 .next_u64(),
@@ -234,6 +254,7 @@ impl World {
         };
         let bearers =
             (0..self.plan.rails.len()).map(|rail| SimBearer::new(&self.network, index, rail)).collect();
+        self.names.on_start(spec.incarnation, index, spec.life, self.now_ns);
         lock(&self.network).set_listening(index, true);
         state.subject = Some((self.factory)(&self.plan, &spec, bearers));
         self.note(|| format!("node {index} starts life {}", spec.life));
@@ -251,6 +272,7 @@ impl World {
             self.oracle.on_port_gone(port);
         }
         self.met.retain(|(a, b)| *a != index && *b != index);
+        self.names.on_change(self.now_ns);
         let mut network = lock(&self.network);
         network.set_listening(index, false);
         network.record.on_restart(index);
@@ -276,6 +298,7 @@ impl World {
         }
         let sent_before = lock(&self.network).record.sent_trains;
         let turned = subject.turn(local_ns);
+        self.turns[usize::from(turned.worked)] += 1;
         let sends = lock(&self.network).record.sent_trains - sent_before;
         state.host.spend(self.now_ns, sends);
         let busy_ns = self.now_ns + state.host.options().turn_ns + sends * state.host.options().send_ns;
@@ -306,10 +329,14 @@ impl World {
         if let Some(subject) = self.nodes[node].subject.as_mut() {
             subject.poll_node(&mut happenings);
         }
+        let lost = happenings.iter().any(|happening| matches!(happening, Happening::NodeDown(_)));
         for happening in happenings.drain(..) {
             self.on_node_happening(node, happening);
         }
         self.happenings = happenings;
+        if lost {
+            self.check_directory(node);
+        }
     }
 
     fn on_node_happening(&mut self, node: usize, happening: Happening) {

@@ -14,23 +14,27 @@ use polyrail_proto::id::{NodeId, PortAddress, PortId};
 /// Services of a run are instances 0..8 of this type.
 const SERVICE_KIND: u32 = 1_000;
 const INSTANCES: u64 = 8;
+/// Share of bindings that only the own node may know of.
+const NODE_SCOPE_PPM: u32 = 150_000;
 /// Most things that an application takes from a port at one time.
 const POLL_MOST: usize = 64;
 
 /// A port as its application sees it.
 #[derive(Debug)]
-struct AppPort {
-    key: PortKey,
-    bound: Vec<ServiceRange>,
+pub(super) struct AppPort {
+    pub(super) key: PortKey,
+    /// Ranges, and whether the cluster knows of them.
+    pub(super) bound: Vec<(ServiceRange, bool)>,
     asleep_until_ns: TimeNs,
 }
 
 /// The applications of one node.
 #[derive(Debug)]
 pub(super) struct App {
-    ports: Vec<AppPort>,
+    pub(super) ports: Vec<AppPort>,
     asleep_until_ns: TimeNs,
     actions: Prng,
+    scopes: Prng,
     sizes: Prng,
     content: Vec<u8>,
 }
@@ -42,6 +46,7 @@ impl App {
             asleep_until_ns: 0,
             actions: Prng::for_component(plan.seed, "actions", node as u64),
             sizes: Prng::for_component(plan.seed, "sizes", node as u64),
+            scopes: Prng::for_component(plan.seed, "scopes", node as u64),
             content: Vec::new(),
         }
     }
@@ -167,15 +172,15 @@ impl World {
         let answer = subject.send(local_ns, key.port, to, class, tag, id, &app.content);
         match answer {
             SendAnswer::Accepted => {
-                self.coverage.add("send", "accepted", 1);
+                self.sends[0] += 1;
                 let anonymous = tiny && !tagged;
                 self.oracle.on_sent(self.now_ns, key, target, class, bytes, anonymous);
                 self.note(|| {
                     format!("{key} sends message {id} ({bytes} bytes, class {class}) to {target:?}")
                 });
             }
-            SendAnswer::Blocked => self.coverage.add("send", "blocked", 1),
-            SendAnswer::Refused => self.coverage.add("send", "refused", 1),
+            SendAnswer::Blocked => self.sends[1] += 1,
+            SendAnswer::Refused => self.sends[2] += 1,
         }
         answer == SendAnswer::Accepted
     }
@@ -183,7 +188,8 @@ impl World {
     fn churn(&mut self, node: usize) {
         let index = self.draw_port(node);
         let port = self.nodes[node].app.ports.swap_remove(index);
-        for range in &port.bound {
+        self.names.on_change(self.now_ns);
+        for (range, _) in &port.bound {
             (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
         }
         self.oracle.on_port_gone(port.key);
@@ -199,13 +205,14 @@ impl World {
     fn rebind(&mut self, node: usize) {
         let index = self.draw_port(node);
         let local_ns = self.nodes[node].host.local_ns(self.now_ns);
-        let Some(range) = self.nodes[node].app.ports[index].bound.pop() else {
+        let Some((range, cluster)) = self.nodes[node].app.ports[index].bound.pop() else {
             return self.bind(node, index);
         };
+        self.names.on_change(self.now_ns);
         let port = self.nodes[node].app.ports[index].key.port;
         (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
         if let Some(subject) = self.nodes[node].subject.as_mut() {
-            subject.unbind(local_ns, port, range);
+            subject.unbind(local_ns, port, range, cluster);
         }
         self.coverage.add("application", "unbind", 1);
     }
@@ -215,13 +222,15 @@ impl World {
         let lower = state.app.actions.below(INSTANCES) as u32;
         let upper = state.app.actions.between(u64::from(lower), INSTANCES - 1) as u32;
         let range = ServiceRange::new(SERVICE_KIND, lower, upper);
+        let cluster = !state.app.scopes.chance_ppm(NODE_SCOPE_PPM);
         let key = state.app.ports[index].key;
         let local_ns = state.host.local_ns(self.now_ns);
         if let Some(subject) = state.subject.as_mut() {
-            subject.bind(local_ns, key.port, range);
+            subject.bind(local_ns, key.port, range, cluster);
         }
-        state.app.ports[index].bound.push(range);
-        (lower..=upper).for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key));
+        state.app.ports[index].bound.push((range, cluster));
+        self.names.on_bound(key, range, cluster, self.now_ns);
+        (lower..=upper).for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key, cluster));
         self.coverage.add("application", "bind", 1);
     }
 

@@ -6,6 +6,8 @@ use crate::fault::{Fault, FaultKind, conditions};
 use crate::network::peek;
 use crate::queue::TimeNs;
 
+/// A node that said goodbye goes on for so long, so that the word gets out.
+pub(super) const LEAVE_NS: TimeNs = MS / 2;
 /// A node that knows of a lost carrier may need one turn to move its traffic.
 const FAILOVER_LOCAL_NS: TimeNs = 2 * MS;
 
@@ -19,6 +21,7 @@ impl World {
             FaultKind::Pause => self.nodes[fault.node].host.pause(fault.until_ns),
             FaultKind::Stalls(stalls) => self.nodes[fault.node].host.set_stalls(self.now_ns, Some(stalls)),
             FaultKind::Restart | FaultKind::Crash => self.end_node(fault.node),
+            FaultKind::Leave => self.leave(fault.node),
             FaultKind::Clone => self.start_node(self.plan.nodes),
             FaultKind::SlowConsumer => self.nodes[fault.node].app.asleep(fault.until_ns),
             FaultKind::Garbage => self.events.schedule(self.now_ns, Event::Garbage(index)),
@@ -32,12 +35,25 @@ impl World {
         self.note(|| format!("fault {index} ends: {:?}", fault.kind));
         match fault.kind {
             FaultKind::Stalls(_) => self.nodes[fault.node].host.set_stalls(self.now_ns, None),
-            FaultKind::Restart => self.start_node(fault.node),
+            FaultKind::Restart | FaultKind::Leave => self.start_node(fault.node),
             FaultKind::Clone => self.end_node(self.plan.nodes),
             FaultKind::SlowConsumer => self.wake(fault.node, 0),
             FaultKind::Pause | FaultKind::Crash | FaultKind::Garbage => {}
             _ => self.apply(&fault),
         }
+    }
+
+    /// A node says goodbye; what its applications had under way may end in any way.
+    fn leave(&mut self, node: usize) {
+        for port in self.nodes[node].app.take_ports() {
+            self.oracle.on_port_gone(port);
+        }
+        let local_ns = self.nodes[node].host.local_ns(self.now_ns);
+        if let Some(subject) = self.nodes[node].subject.as_mut() {
+            subject.leave(local_ns);
+        }
+        self.wake(node, 0);
+        self.events.schedule(self.now_ns + LEAVE_NS, Event::Gone(node));
     }
 
     /// Derives conditions, cuts and carriers anew from the faults that are active.

@@ -28,10 +28,11 @@ impl World {
     pub(super) fn on_check(&mut self) {
         self.check_counters();
         self.check_failover();
+        self.check_directories();
         let workload = &self.plan.workload;
         let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
         let over = sent_all && self.now_ns >= self.plan.heal_ns && self.oracle.settled();
-        if over && self.finished_at_ns.is_none() {
+        if over && self.finished_at_ns.is_none() && (self.names_settled() || self.names_are_late()) {
             self.finished_at_ns = Some(self.now_ns);
         }
         self.events.schedule(self.now_ns + CHECK_EVERY_NS, Event::Check);
@@ -51,6 +52,7 @@ impl World {
 
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
+        self.check_names_at_the_end();
         if self.plan.trace {
             for (index, node) in self.nodes.iter().enumerate() {
                 println!(
@@ -70,6 +72,11 @@ impl World {
             self.oracle.violation("I9", reused.at_ns, what);
         }
         self.coverage.add_record(&network.record);
+        self.coverage.add("turn", "without work", self.turns[0]);
+        self.coverage.add("turn", "with work", self.turns[1]);
+        for (name, count) in ["accepted", "blocked", "refused"].into_iter().zip(self.sends) {
+            self.coverage.add("send", name, count);
+        }
         let mut hash = network.record.hash();
         drop(network);
         let totals = self.oracle.totals();
