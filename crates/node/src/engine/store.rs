@@ -4,6 +4,7 @@ use super::client::{Client, Exchange};
 use super::command::Completion;
 use polyrail_proto::Store;
 use polyrail_proto::id::{BufferId, NodeId, PortId};
+use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::{Backing, Buffer, Engine as Pair, QueuePair, Sizes};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -76,6 +77,18 @@ pub(super) struct EngineStore {
 const URGENT_SHARE: u64 = 16;
 /// Share of the completion entries kept for failures, offers, and messages that have arrived but are not delivered.
 const ENTRIES_KEPT_SHARE: usize = 4;
+
+/// Whether `bytes` can be had without touching the blocks that are kept for messages next in their flow.
+///
+/// Whole blocks are kept, for a block is free again only when all that was cut from it is: what waits for its turn
+/// pins the rest of its block, and the message that it waits for might find no room anywhere.
+fn spares_urgent_share(free_bytes: u64, capacity_bytes: u64, bytes: u64) -> bool {
+    let kept_bytes = (capacity_bytes / URGENT_SHARE).next_multiple_of(BLOCK_BYTES);
+    let rest_bytes = free_bytes % BLOCK_BYTES;
+    let taken_bytes =
+        if bytes.max(1).next_multiple_of(64) <= rest_bytes { 0 } else { bytes.next_multiple_of(BLOCK_BYTES) };
+    free_bytes - rest_bytes >= taken_bytes + kept_bytes
+}
 
 impl EngineStore {
     pub(super) fn open(
@@ -254,7 +267,7 @@ impl Store for EngineStore {
     fn reserve(&mut self, port: PortId, bytes: u64, urgent: bool) -> Option<BufferId> {
         let (index, slot) = self.slot_of(port)?;
         let rx = &mut slot.pair.rx;
-        if !urgent && rx.free_bytes() < bytes + rx.capacity() / URGENT_SHARE {
+        if !urgent && !spares_urgent_share(rx.free_bytes(), rx.capacity(), bytes) {
             return None;
         }
         rx.alloc(bytes).map(|offset| Place::Rx(index, offset).id())
@@ -330,6 +343,16 @@ impl Store for EngineStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_blocks_are_kept_for_what_is_next() {
+        let capacity = 16 * BLOCK_BYTES;
+        let spares = |free, bytes| spares_urgent_share(free, capacity, bytes);
+        assert!(spares(16 * BLOCK_BYTES, 15 * BLOCK_BYTES));
+        assert!(!spares(16 * BLOCK_BYTES - 64, 15 * BLOCK_BYTES - 64), "a block's rest is no block");
+        assert!(spares(BLOCK_BYTES + 4_096, 4_096) && !spares(BLOCK_BYTES + 4_096, 4_097));
+        assert!(!spares(BLOCK_BYTES, 1) && !spares(BLOCK_BYTES - 64, 1), "the last block is kept");
+    }
 
     #[test]
     fn buffer_numbers_name_their_place() {
