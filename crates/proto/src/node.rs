@@ -470,8 +470,10 @@ impl Node {
         match self.slots.iter().position(|s| s.session.is_none() && !s.reserved) {
             Some(slot) => slot,
             None => {
-                // Zero is "no session yet" on the wire, so generations start at one.
-                self.slots.push(Slot { generation: 1, ..Slot::default() });
+                // Zero is "no session yet" on the wire. Where generations start is drawn, or packets on their way to an
+                // earlier life of this node would meet the sessions of this one.
+                let generation = (self.draw() as u16).max(1);
+                self.slots.push(Slot { generation, ..Slot::default() });
                 self.slots.len() - 1
             }
         }
