@@ -149,13 +149,7 @@ impl Inbox {
     }
 
     /// Takes a filled slot over and leaves an empty one. `waiter` is remembered if there is no room.
-    fn push(
-        &self,
-        config: &MemoryConfig,
-        slot: &mut Slot,
-        label: Label,
-        waiter: &Arc<Seat>,
-    ) -> SendOutcome {
+    fn push(&self, config: &MemoryConfig, slot: &mut Slot, label: Label, waiter: &Arc<Seat>) -> SendOutcome {
         let mut queue = lock(&self.queue);
         let full = queue.bytes + label.bytes > config.inbox_bytes_max as usize && !queue.trains.is_empty();
         if full || queue.trains.len() >= config.inbox_trains_max as usize {

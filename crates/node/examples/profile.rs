@@ -9,7 +9,8 @@ const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let role = args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
+    let role =
+        args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
     let interfaces = args.last().cloned();
     let node = Node::embed(Config::new().insecure().interfaces(interfaces).wait(Wait::Spin))?;
     let port = node.port()?;

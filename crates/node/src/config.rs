@@ -89,7 +89,8 @@ pub enum Progress {
 /// Sizes of a node's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Bytes in which sent messages stay until they are acked; shared by the ports of the node.
+    /// Bytes in which sent messages stay until they are acked, for each port. Buffers handed over by
+    /// [`Port::send_buffer`](crate::Port::send_buffer) may hold as many beside it (but always two of them).
     pub tx_arena_bytes: usize,
     /// Bytes in which received messages wait, for each port: the credit that it grants.
     pub rx_arena_bytes: usize,

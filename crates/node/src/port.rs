@@ -56,28 +56,29 @@ const BATCH_BYTES: usize = 48 * 1024;
 const BATCH_SPAN_NS: u64 = 25_000;
 
 impl Pace {
-    /// Whether the engine should be driven now that a message of `bytes` was handed in.
-    fn wants_drive(&mut self, bytes: usize) -> bool {
+    /// The time if the engine should be driven now that a message of `bytes` was handed in.
+    fn wants_drive(&mut self, bytes: usize) -> Option<u64> {
         self.messages += 1;
         self.bytes += bytes;
         if self.close < FLOOD_RUN {
             let now = now_ns();
             self.close =
                 if now.saturating_sub(self.driven_at_ns) < FLOOD_GAP_NS { self.close + 1 } else { 0 };
-            return true;
+            return Some(now);
         }
         if self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES {
-            return true;
+            return Some(now_ns());
         }
         if self.messages.is_multiple_of(16) {
-            let span = now_ns().saturating_sub(self.driven_at_ns);
+            let now = now_ns();
+            let span = now.saturating_sub(self.driven_at_ns);
             if span > FLOOD_GAP_NS * self.messages as u64 {
                 self.close = 0;
-                return true;
+                return Some(now);
             }
-            return span > BATCH_SPAN_NS;
+            return (span > BATCH_SPAN_NS).then_some(now);
         }
-        false
+        None
     }
 
     fn driven(&mut self) {
@@ -262,7 +263,6 @@ impl Port {
             }
             number.is_some()
         };
-        // Buffers in flight are bounded by the pool, so that only a full queue makes this wait.
         if !attempt(self) {
             self.wait_until(deadline(timeout), attempt);
         }
@@ -314,8 +314,8 @@ impl Port {
             self.sort_arrivals();
             return self.own_failure(to, number);
         }
-        if pace.wants_drive(len) {
-            self.shared.drive.send();
+        if let Some(now) = pace.wants_drive(len) {
+            self.shared.drive.send(now);
             pace.driven();
         }
         Ok(())

@@ -116,9 +116,9 @@ impl Drive {
         self.drive(now_ns, Budget::USUAL)
     }
 
-    /// Like `inline`, for a thread that has handed a message in and will be back.
-    pub(crate) fn send(&self) -> Option<Work> {
-        self.drive(now_ns(), Budget::SENDING)
+    /// Like `inline_at`, for a thread that has handed a message in and will be back.
+    pub(crate) fn send(&self, now_ns: u64) -> Option<Work> {
+        self.drive(now_ns, Budget::SENDING)
     }
 
     fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {

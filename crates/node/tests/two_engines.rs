@@ -298,3 +298,38 @@ fn a_node_that_leaves_is_missed_at_once() {
     world.run(2);
     assert_eq!(world.engines[0].core().peers().len(), 0);
 }
+
+#[test]
+fn buffers_under_way_are_bounded_and_room_comes_back() {
+    const BYTES: usize = 4 << 20;
+    let mut world = World::new(2, 1);
+    let (mut server, mut client) = (world.client(1), world.client(0));
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    let pool = polyrail::engine::Pool::new(1 << 30);
+    let mut hand_in = |client: &mut Client| {
+        let buffer = pool.alloc(BYTES).unwrap();
+        client.send_buffer(Destination::Service(SERVICE), Class::Normal, None, buffer).is_ok()
+    };
+    let taken = std::iter::repeat_with(|| hand_in(&mut client)).take(20).filter(|taken| *taken).count();
+    assert_eq!(taken as u64 * BYTES as u64, SIZES.tx_bytes, "as many bytes as the arena has");
+    let receiving = polyrail::engine::Pool::new(1 << 30);
+    let mut arrived = 0;
+    while arrived < taken {
+        world.run(1);
+        match server.poll() {
+            Some(Arrival::Offer { len, offer, .. }) => {
+                server.accept(offer, receiving.alloc(len as usize).unwrap()).unwrap();
+            }
+            Some(Arrival::Owned(..)) => arrived += 1,
+            Some(Arrival::Message(envelope, offset)) => {
+                server.release(offset, envelope.len);
+                arrived += 1;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    }
+    world.run(5);
+    assert!(hand_in(&mut client));
+}

@@ -90,7 +90,33 @@ pub struct Client {
     consumed_entries: u64,
     untold: (u64, u64),
     kept: VecDeque<Arrival>,
+    lent: Lent,
 }
+
+/// Buffers of our own that messages under way occupy.
+#[derive(Default)]
+struct Lent {
+    /// Number of the message and its bytes, oldest first.
+    buffers: VecDeque<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Lent {
+    /// Forgets those that came back, `completed` messages being over. Messages to several receivers end in any order,
+    /// so this is exact only once all are over; it bounds memory, it does not account for it.
+    fn settle(&mut self, completed: u64) {
+        while let Some(&(number, bytes)) = self.buffers.front() {
+            if number >= completed {
+                break;
+            }
+            self.buffers.pop_front();
+            self.bytes -= bytes;
+        }
+    }
+}
+
+/// So many buffers may be under way whatever their size: while one is confirmed the next is sent.
+const LENT_ALWAYS: usize = 2;
 
 /// Memory given back is told when this much of it has gathered, or when there is nothing left to read.
 const TELL_BYTES: u64 = 65_536;
@@ -107,6 +133,7 @@ impl Client {
             consumed_entries: 0,
             untold: (0, 0),
             kept: VecDeque::new(),
+            lent: Lent::default(),
         }
     }
 
@@ -147,7 +174,9 @@ impl Client {
         self.submit(to, class, tag, Body::Arena(offset), len)
     }
 
-    /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room.
+    /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room: when buffers
+    /// under way hold as many bytes as the sending arena has. More would not be faster, for they would leave the cache
+    /// before their turn comes.
     pub fn send_buffer(
         &mut self,
         to: Destination,
@@ -158,10 +187,17 @@ impl Client {
         if self.pair.sq.free() == 0 {
             return Err(buffer);
         }
+        self.lent.settle(self.pair.words.completed.load());
+        if self.lent.bytes >= self.pair.tx.capacity() && self.lent.buffers.len() >= LENT_ALWAYS {
+            return Err(buffer);
+        }
         let len = buffer.len() as u64;
         let number = self.exchange.put(buffer);
-        self.submit(to, class, tag, Body::Exchanged(number), len)
-            .map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))
+        let sent = self.submit(to, class, tag, Body::Exchanged(number), len);
+        let sent = sent.map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))?;
+        self.lent.buffers.push_back((sent, len));
+        self.lent.bytes += len;
+        Ok(sent)
     }
 
     fn submit(

@@ -41,21 +41,24 @@ impl Engine {
             // What a client hands in leaves before anything is read: reading costs as much as the way takes.
             self.transmit(now, budget, &mut work);
         }
+        let before = work.done;
         self.receive(now, budget, due, &mut work);
-        if work.done > 0 || due || budget.thorough || self.unfinished {
-            self.settle(now, budget, due, &mut work);
+        if work.done > before || due || budget.thorough || self.unfinished {
+            // A timer fires only when nothing that could speak against it is waiting to be read.
+            if due && work.drained {
+                self.node.handle_timeout(now, &mut self.store);
+            }
+            self.transmit(now, budget, &mut work);
+            self.settle(now, &mut work);
+        } else if work.done > 0 {
+            self.settle(now, &mut work);
         }
         work.next_deadline_ns = (self.next_at != Instant::NEVER).then_some(self.next_at.0);
         work
     }
 
-    /// What follows from what came in. A turn in which nothing came in needs none of it.
-    fn settle(&mut self, now: Instant, budget: Budget, due: bool, work: &mut Work) {
-        // A timer fires only when nothing that could speak against it is waiting to be read.
-        if due && work.drained {
-            self.node.handle_timeout(now, &mut self.store);
-        }
-        self.transmit(now, budget, work);
+    /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
+    fn settle(&mut self, now: Instant, work: &mut Work) {
         work.done += self.deliver();
         self.finish_closing(now);
         work.done += self.store.publish(self.node.table().generation());
