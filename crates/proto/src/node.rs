@@ -11,11 +11,10 @@ mod ports;
 
 use crate::address::MediaAddress;
 use crate::config::Config;
-use crate::error::Failure;
 use crate::event::Event;
 use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
 use crate::limits;
-use crate::link::{Link, LinkSpec};
+use crate::link::LinkSpec;
 use crate::service::{Log, Replica, Table};
 use crate::session::{Cx, Outcome, Session};
 use crate::stats::Drops;
@@ -108,7 +107,6 @@ macro_rules! cx {
         }
     };
 }
-use cx;
 
 impl Node {
     /// A node without bearers and ports.
@@ -479,10 +477,6 @@ impl Node {
         }
     }
 
-    fn session_with(&self, node: NodeId) -> Option<&Session> {
-        self.slots[*self.by_node.get(&node)?].session.as_deref()
-    }
-
     fn session_with_mut(&mut self, node: NodeId) -> Option<&mut Session> {
         self.slots[*self.by_node.get(&node)?].session.as_deref_mut()
     }
@@ -533,11 +527,6 @@ impl Node {
         self.slots.iter().filter_map(|s| s.session.as_deref())
     }
 
-    /// The link `link` of the session with `node`, for reports.
-    pub fn link(&self, node: NodeId, link: crate::id::LinkId) -> Option<&Link> {
-        self.session_with(node)?.links.iter().find(|l| l.spec.id == link)
-    }
-
     /// The service table.
     pub fn table(&self) -> &Table {
         &self.table
@@ -585,10 +574,5 @@ impl Node {
     pub fn accept(&mut self, session: SessionId, transfer: u32, buffer: BufferId) -> bool {
         let Some(slot) = self.slot_of(session) else { return false };
         self.slots[slot].session.as_mut().is_some_and(|s| s.accept(transfer, buffer))
-    }
-
-    /// Why a message to `node` would fail now.
-    pub fn failure_of(&self, node: NodeId) -> Option<Failure> {
-        self.session_with(node).is_none().then_some(Failure::NotSent)
     }
 }

@@ -432,11 +432,6 @@ impl Session {
         true
     }
 
-    /// Ends every message of a local port that is not confirmed: its owner is gone, and so are the bytes.
-    pub(crate) fn abandon_sender(&mut self, cx: &mut Cx<'_>, port: PortId) {
-        self.fail_flows(cx, |key| key.from == port, Failure::NotSent, None);
-    }
-
     /// Somebody says that the peer does not know this session: ask, and be patient only for a while.
     pub(crate) fn doubt(&mut self, now: Instant) {
         for link in &mut self.links {

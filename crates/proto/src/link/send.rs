@@ -244,11 +244,6 @@ impl Sent {
         self.last_sent_at
     }
 
-    /// When the oldest packet that waits for acknowledgement was sent.
-    pub fn oldest_sent_at(&self) -> Option<Instant> {
-        self.trains.iter().find(|t| t.open() != 0).map(|t| t.sent_at)
-    }
-
     /// A recycled list for a new train's items.
     pub fn items(&mut self) -> Vec<(u8, Item)> {
         self.spare.pop().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Ports: where messages enter and leave.
 
-use super::{Node, cx};
+use super::Node;
 use crate::address::ServiceAddress;
 use crate::error::{PortError, SendError};
 use crate::flow::send::Outgoing;
@@ -8,7 +8,6 @@ use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, NodeId, PortAddress, PortId};
 use crate::limits;
 use crate::service::Pick;
-use crate::session::Cx;
 use crate::store::Store;
 use crate::time::Instant;
 
@@ -206,16 +205,6 @@ impl Node {
     /// The nodes that have a session with us, ourselves left out.
     pub fn peers(&self) -> Vec<NodeId> {
         self.by_node.keys().copied().filter(|n| *n != self.config.node).collect()
-    }
-
-    /// Ends every message of a port that is not confirmed (its owner is gone).
-    pub fn abandon_port(&mut self, now: Instant, port: PortId, store: &mut dyn Store) {
-        for slot in &mut self.slots {
-            if let Some(session) = &mut slot.session {
-                session.abandon_sender(cx!(self, now, store), port);
-            }
-        }
-        self.close_port(now, port, store);
     }
 }
 
