@@ -461,6 +461,10 @@ impl Node {
     fn slot_of(&self, id: SessionId) -> Option<usize> {
         let slot = (id.0 & 0xffff) as usize;
         let entry = self.slots.get(slot)?;
+        #[cfg(feature = "planted")]
+        if self.config.planted(crate::planted::Planted::StaleSession) && entry.session.is_some() {
+            return Some(slot);
+        }
         (entry.generation == (id.0 >> 16) as u16 && entry.session.is_some()).then_some(slot)
     }
 

@@ -21,11 +21,15 @@ pub enum Planted {
     ShortRetransmission,
     /// A lost credit frame is not sent again.
     LostCredit,
+    /// Packets of an earlier session are taken for packets of the present one.
+    StaleSession,
+    /// Control frames are processed in the order in which they arrive.
+    ControlOutOfOrder,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 8] = [
+    pub const ALL: [Planted; 10] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -34,5 +38,7 @@ impl Planted {
         Planted::EarlyRelease,
         Planted::ShortRetransmission,
         Planted::LostCredit,
+        Planted::StaleSession,
+        Planted::ControlOutOfOrder,
     ];
 }

@@ -479,10 +479,8 @@ impl Session {
         let waiting = std::mem::take(&mut self.receiving.waiting);
         for key in waiting {
             let Some(transfer) = self.receiving.transfers.get_mut(key) else { continue };
-            let flow = self.receiving.flows.get(transfer.flow);
             let mine = transfer.message.to == port && transfer.total <= config.auto_accept_bytes_max;
-            let next = flow.is_some_and(|f| f.next() == transfer.seq);
-            match if mine { store.reserve(port, transfer.total, next) } else { None } {
+            match if mine { store.reserve(port, transfer.total, false) } else { None } {
                 Some(buffer) => {
                     transfer.accept(buffer);
                     self.receiving.cts.push_back(key);

@@ -5,7 +5,7 @@ use crate::address::ServiceAddress;
 use crate::id::BufferId;
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
 
 /// A message as a port hands it in.
@@ -166,7 +166,12 @@ pub struct SendFlow {
     /// Messages of which something must go out again, each once.
     again: VecDeque<u64>,
     blocked_until: Instant,
+    /// Refusals since something was confirmed.
+    refusals: u32,
 }
+
+/// Longest wait after a refusal.
+const REFUSED_MAX: Duration = Duration::ms(32);
 
 impl SendFlow {
     /// An empty flow.
@@ -181,6 +186,7 @@ impl SendFlow {
             cursor: 0,
             again: VecDeque::new(),
             blocked_until: Instant::ZERO,
+            refusals: 0,
         }
     }
 
@@ -408,6 +414,7 @@ impl SendFlow {
             freed(front.message);
             self.messages.pop_front();
             self.base += 1;
+            self.refusals = 0;
         }
     }
 
@@ -423,14 +430,20 @@ impl SendFlow {
         self.again(seq, offset as u64, Some(offset as u64 + len as u64));
     }
 
-    /// The receiver had no room for message `seq`: wait before anything of this flow goes out again.
-    pub fn refused(&mut self, until: Instant) {
-        self.blocked_until = self.blocked_until.max(until);
+    /// The receiver had no room: wait before anything of this flow goes out again, at first for `patience`, then twice
+    /// as long each time. Else flows that are refused would leave no window for the one whose end they wait for.
+    pub fn refused(&mut self, now: Instant, patience: Duration) {
+        if now < self.blocked_until {
+            return;
+        }
+        let patience = Duration(patience.0 << self.refusals.min(8)).min(REFUSED_MAX);
+        self.refusals += 1;
+        self.blocked_until = now + patience;
     }
 
     /// Credit moved: a refusal need not be waited out.
     pub fn unblock(&mut self) {
-        self.blocked_until = Instant::ZERO;
+        (self.blocked_until, self.refusals) = (Instant::ZERO, 0);
     }
 
     /// Ends the flow: every message that it still holds is handed to `fate`. Returns the

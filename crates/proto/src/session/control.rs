@@ -63,6 +63,9 @@ pub struct Control {
     again: VecDeque<u32>,
     expected: u32,
     held: BTreeMap<u32, Notice>,
+    /// What was processed before its turn (planted fault only).
+    #[cfg(feature = "planted")]
+    early: Option<std::collections::BTreeSet<u32>>,
 }
 
 /// What became of a control frame that arrived.
@@ -146,8 +149,24 @@ impl Control {
         if ahead as usize >= limits::CONTROL_FRAMES_MAX {
             return Received::TooFar;
         }
+        #[cfg(feature = "planted")]
+        if self.early.as_ref().is_some_and(|early| early.contains(&number)) {
+            return Received::Taken;
+        }
         self.held.entry(number).or_insert_with(notice);
         Received::Taken
+    }
+
+    /// The first notice that is here, in order or not (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn next_of_any(&mut self) -> Option<Notice> {
+        let (number, notice) = self.held.pop_first()?;
+        let early = self.early.get_or_insert_default();
+        early.insert(number);
+        while early.remove(&self.expected) {
+            self.expected = self.expected.wrapping_add(1);
+        }
+        Some(notice)
     }
 
     /// The next notice in order, if it is here.

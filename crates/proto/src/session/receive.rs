@@ -254,7 +254,8 @@ impl Session {
         }
         let mut transfer = ReceiveTransfer::new(key, flow.next() + at as u64, rts);
         let memory = if rts.total <= cx.config.auto_accept_bytes_max {
-            cx.store.reserve(rts.message.to, rts.total, at == 0)
+            // If it is next and there is no room, its receiver is asked for memory (see `offer_head`).
+            cx.store.reserve(rts.message.to, rts.total, false)
         } else {
             None
         };
@@ -419,6 +420,13 @@ impl Session {
                 self.schedule.enqueue_flow(flow_key, flow);
             }
         }
+        for flow_key in &self.sending.refused {
+            if let Some(flow) = self.sending.flows.get_mut(*flow_key)
+                && flow.credit == key
+            {
+                flow.unblock();
+            }
+        }
         Taken::Yes
     }
 
@@ -431,7 +439,7 @@ impl Session {
         }
         let Some(&k) = self.sending.by_key.get(&key) else { return Taken::Yes };
         let Some(flow) = self.sending.flows.get_mut(k) else { return Taken::Yes };
-        flow.refused(cx.now + Duration::us(refuse.retry_after_us.clamp(100, 100_000) as u64));
+        flow.refused(cx.now, Duration::us(refuse.retry_after_us.clamp(100, 100_000) as u64));
         if !self.sending.refused.contains(&k) {
             self.sending.refused.push(k);
         }
@@ -498,8 +506,16 @@ impl Session {
         }
     }
 
+    fn next_notice(&mut self, _cx: &Cx<'_>) -> Option<Notice> {
+        #[cfg(feature = "planted")]
+        if _cx.config.planted(crate::planted::Planted::ControlOutOfOrder) {
+            return self.control.next_of_any();
+        }
+        self.control.next()
+    }
+
     fn take_notices(&mut self, cx: &mut Cx<'_>) {
-        while let Some(notice) = self.control.next() {
+        while let Some(notice) = self.next_notice(cx) {
             match notice {
                 Notice::PortClosed(port) => self.peer_port_closed(cx, port),
                 Notice::LinkSet(id, wire::LinkStatus::Down, next) => self.peer_says_down(cx, id, next),
