@@ -383,7 +383,8 @@ impl Node {
                 continue;
             }
             session.handle_timeout(cx!(self, now, store));
-            if session.is_lost(now) {
+            // A node stopped for long before its first turn has not lost itself.
+            if session.is_lost(now) && self.loopback != Some(session.index) {
                 self.end_session(now, slot, store, false);
             }
         }
