@@ -48,7 +48,8 @@ fn ping(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::erro
     }
     trips.sort_unstable();
     sends.sort_unstable();
-    println!("send p50 {} ns, round trip p50 {} ns", sends[count / 2], trips[count / 2]);
+    let (send, trip, rare) = (sends[count / 2], trips[count / 2], trips[count - count / 100]);
+    println!("send p50 {send} ns, round trip p50 {trip} ns, p99 {rare} ns");
     Ok(())
 }
 

@@ -79,7 +79,8 @@ impl Attendant {
                 if let Some(control) = &mut self.control {
                     control.serve(&shared);
                 }
-                shared.drive.engine().is_busy(now_ns())
+                // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
+                shared.drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns()))
             };
             let wait = if busy { BUSY } else { IDLE };
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));

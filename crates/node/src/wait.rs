@@ -89,6 +89,15 @@ impl Drive {
         self.engine.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The engine if nobody drives it now.
+    pub(crate) fn idle_engine(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Whether this is a child of the process that started the node.
     pub(crate) fn is_forked(&self) -> bool {
         polyrail_sys::process::fork_count() != self.forks
@@ -122,11 +131,7 @@ impl Drive {
     }
 
     fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
-        let mut engine = match self.engine.try_lock() {
-            Ok(engine) => engine,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let mut engine = self.idle_engine()?;
         let work = engine.turn(now_ns, budget);
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.

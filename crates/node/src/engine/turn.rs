@@ -53,7 +53,10 @@ impl Engine {
         } else if work.done > 0 {
             self.settle(now, &mut work);
         }
-        work.next_deadline_ns = (self.next_at != Instant::NEVER).then_some(self.next_at.0);
+        // What is due may wait for room in a bearer, which is asked no more often than that.
+        let stuck = work.blocked && work.done == 0;
+        let next_at = if stuck { self.next_at.max(now + BLOCKED_SPAN) } else { self.next_at };
+        work.next_deadline_ns = (next_at != Instant::NEVER).then_some(next_at.0);
         work
     }
 
