@@ -250,10 +250,13 @@ impl Link {
         Some(Probe { id: self.probes, about: self.spec.id, kind, target, size: 0 })
     }
 
-    /// The earliest moment at which the link wants to be looked at.
-    pub fn deadline(&self, config: &Config, busy: bool) -> Instant {
-        let mut at = self.loss_at.min(self.state.deadline());
-        at = at.min(self.received.deadline()).min(self.probe_due_at(config, busy));
+    /// The earliest moment at which the link wants to be looked at. `busy`: the session carries messages. `carried`:
+    /// some link of the session is usable, and can take this one's acknowledgements along.
+    pub fn deadline(&self, config: &Config, busy: bool, carried: bool) -> Instant {
+        let mut at = self.loss_at.min(self.state.deadline()).min(self.probe_due_at(config, busy));
+        if self.carrier || carried {
+            at = at.min(self.received.deadline());
+        }
         if self.usable() {
             // The others have their own retries; a probe time-out that nobody handles would never be over.
             at = at.min(self.pto_at()).min(self.mtu.deadline());

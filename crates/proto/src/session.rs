@@ -500,11 +500,11 @@ impl Session {
 
     /// The earliest moment at which the session wants to be looked at.
     pub(crate) fn deadline(&self, now: Instant, config: &Config) -> Instant {
-        let busy = self.is_busy(now);
+        let (busy, carried) = (self.is_busy(now), self.is_up());
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
         at = at.min(self.doubt_ends_at());
         for link in &self.links {
-            at = at.min(link.deadline(config, busy));
+            at = at.min(link.deadline(config, busy, carried));
         }
         for flow in &self.sending.refused {
             if let Some(flow) = self.sending.flows.get(*flow) {
