@@ -8,6 +8,7 @@
 //! | I4 | contents and sender are those that were sent |
 //! | I5 | containers stay within their bounds |
 //! | I6 | nothing is refused for want of room unless the run provokes it |
+//! | I7 | a node with nothing to do is not woken again and again |
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |

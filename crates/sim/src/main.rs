@@ -16,6 +16,7 @@ const EXAMPLES: &str = "Examples:
   sim --seeds 500 --from 20000   the next 500
   sim --seeds 100 --json         the result as JSON
   sim --planted                  plant each known fault until a seed finds it (feature `planted`)
+  sim --planted --fault Credit   only the faults with `Credit` in their names
 
 Exit code: 0 all good, 1 something was found (or a planted fault was not), 2 wrong usage.";
 

@@ -70,6 +70,8 @@ struct Node {
     host: Host,
     life: u32,
     turn_at_ns: Option<TimeNs>,
+    /// Turns since the last check: without work, with work.
+    turns: [u64; 2],
     app: App,
 }
 
@@ -93,7 +95,7 @@ pub struct World {
     finished_at_ns: Option<TimeNs>,
     wakes: Vec<Wake>,
     happenings: Vec<Happening>,
-    /// Turns in which nothing was done, and others.
+    /// Turns of all nodes without work, with work.
     turns: [u64; 2],
     /// Sends accepted, blocked, refused.
     sends: [u64; 3],
@@ -123,6 +125,7 @@ impl World {
                     host: Host::new(options, Prng::for_component(plan.seed, "host", index as u64)),
                     life: 0,
                     turn_at_ns: None,
+                    turns: [0; 2],
                     app: App::new(&plan, index),
                 }
             })
@@ -298,7 +301,7 @@ impl World {
         }
         let sent_before = lock(&self.network).record.sent_trains;
         let turned = subject.turn(local_ns);
-        self.turns[usize::from(turned.worked)] += 1;
+        state.turns[usize::from(turned.worked)] += 1;
         let sends = lock(&self.network).record.sent_trains - sent_before;
         state.host.spend(self.now_ns, sends);
         let busy_ns = self.now_ns + state.host.options().turn_ns + sends * state.host.options().send_ns;
@@ -345,7 +348,7 @@ impl World {
                 self.coverage.add("event", "node down", 1);
                 self.note(|| format!("node {node} holds {id:x} for lost"));
                 let Some(peer) = self.node_of_id(id) else { return };
-                if !self.excused(node, peer) {
+                if node == peer || !self.excused(node, peer) {
                     let what = format!("node {node} holds node {peer} for lost without cause");
                     self.oracle.violation("I8", self.now_ns, what);
                 }

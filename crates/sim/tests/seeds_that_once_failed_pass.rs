@@ -18,6 +18,11 @@ const SEEDS: &[(u64, &str)] = &[
     (137, "copies of lost messages that bred copies"),
     (583, "a refused flow of a node to itself, which nothing woke"),
     (641, "the same, with fragments"),
+    (1_899, "a large message that leaves no room for the one it waits for"),
+    (3_661, "the same, with three nodes"),
+    (137, "flows that are refused and leave no window for the transfer whose end they wait for"),
+    (2_549, "packets to an earlier life, whose sessions had the same numbers"),
+    (738, "a node that is stopped before its first turn and then loses itself"),
 ];
 
 #[test]

@@ -214,6 +214,7 @@ impl World {
         if let Some(subject) = self.nodes[node].subject.as_mut() {
             subject.unbind(local_ns, port, range, cluster);
         }
+        self.note(|| format!("node {node} port {port} gives {range:?} up, cluster {cluster}"));
         self.coverage.add("application", "unbind", 1);
     }
 
@@ -231,6 +232,7 @@ impl World {
         state.app.ports[index].bound.push((range, cluster));
         self.names.on_bound(key, range, cluster, self.now_ns);
         (lower..=upper).for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key, cluster));
+        self.note(|| format!("{key} binds {range:?}, cluster {cluster}"));
         self.coverage.add("application", "bind", 1);
     }
 

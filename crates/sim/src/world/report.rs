@@ -6,6 +6,9 @@ use crate::check::Violation;
 use crate::coverage::Coverage;
 use crate::queue::TimeNs;
 
+/// Between two checks so many turns without work are no storm (a storm on the slowest machine has 1,000).
+const IDLE_TURNS_MAX: u64 = 700;
+
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -27,6 +30,7 @@ impl World {
     /// Looks at what must hold at any time, and whether the run is over.
     pub(super) fn on_check(&mut self) {
         self.check_counters();
+        self.check_turns();
         self.check_failover();
         self.check_directories();
         let workload = &self.plan.workload;
@@ -36,6 +40,18 @@ impl World {
             self.finished_at_ns = Some(self.now_ns);
         }
         self.events.schedule(self.now_ns + CHECK_EVERY_NS, Event::Check);
+    }
+
+    /// I7: a node with nothing to do is left alone. A deadline that has come, yet stays, would wake it for ever.
+    fn check_turns(&mut self) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let [idle, busy] = std::mem::take(&mut node.turns);
+            self.turns = [self.turns[0] + idle, self.turns[1] + busy];
+            if idle > 2 * busy + IDLE_TURNS_MAX {
+                let what = format!("node {index} had {idle} turns without and {busy} with work in 5 ms");
+                self.oracle.violation("I7", self.now_ns, what);
+            }
+        }
     }
 
     fn check_counters(&mut self) {
