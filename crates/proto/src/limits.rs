@@ -43,6 +43,12 @@ pub const CREDIT_GRAIN_BYTES: u64 = 64;
 pub const ACK_DELAY_MAX: Duration = Duration::ms(1);
 /// Silence of a whole node after which it is declared lost.
 pub const TOLERANCE: Duration = Duration::ms(500);
+/// The longest silence that a peer may ask to be tolerated.
+pub const TOLERANCE_MAX: Duration = Duration::s(60);
+/// The same for a peer that has never proved to be there.
+pub const TOLERANCE_UNPROVED_MAX: Duration = Duration::s(5);
+/// Refusals of one session that wait to be told. More are not told at all: what was refused comes again.
+pub const REFUSALS_MAX: usize = 256;
 /// Bytes of small messages that may exceed a link's window, so that bulk never makes them wait for it.
 pub const SMALL_OVERDRAFT_BYTES: u64 = 16_384;
 /// Messages up to this size choose the link of least delay; larger ones are pulled by any link.

@@ -506,7 +506,7 @@ impl Node {
         for slot in 0..self.slots.len() {
             let Some(session) = &mut self.slots[slot].session else { continue };
             if session.is_up() && !session.announced {
-                session.announced = true;
+                session.announce();
                 let (node, incarnation, name) =
                     (session.peer.node, session.peer.incarnation, session.peer.name);
                 self.events.push_back(Event::PeerUp { node, incarnation, name });

@@ -53,6 +53,8 @@ pub(crate) struct GivenCredit {
     pub limit_messages: u64,
     pub told_bytes: u64,
     pub told_messages: u64,
+    /// Messages that were not received although later ones of their flows were: their sender has been charged.
+    pub gaps: u64,
     pub dirty: bool,
     pub wanted: bool,
 }
@@ -178,6 +180,8 @@ pub struct Session {
 const CLOSED_PORTS_MAX: usize = 1_024;
 /// How long after its last message a session keeps the keepalives of a busy one.
 const BUSY_FOR: Duration = Duration::s(1);
+/// How long a link that is not usable waits for the answer to a question.
+const UNANSWERED: Duration = Duration::s(1);
 /// A session that confirms nothing for this long after a reset said that the peer does not know it is given up.
 const DOUBT: Duration = Duration::ms(50);
 
@@ -190,7 +194,7 @@ impl Session {
         attempt: u32,
         config: &Config,
     ) -> Self {
-        let tolerance = config.tolerance.max(peer.tolerance);
+        let tolerance = config.tolerance.max(peer.tolerance.min(limits::TOLERANCE_UNPROVED_MAX));
         Session {
             index,
             peer,
@@ -246,6 +250,12 @@ impl Session {
     /// Whether at least one link carries messages.
     pub fn is_up(&self) -> bool {
         self.links.iter().any(Link::usable)
+    }
+
+    /// The peer has proved to be there: from now on it may be silent for as long as it said.
+    pub(crate) fn announce(&mut self) {
+        self.announced = true;
+        self.tolerance = self.tolerance.max(self.peer.tolerance.min(limits::TOLERANCE_MAX));
     }
 
     /// Whether messages went either way lately.
@@ -350,8 +360,12 @@ impl Session {
         else {
             return;
         };
+        if let Some(given) = self.receiving.credits.get_mut(flow.credit) {
+            given.gaps = given.gaps.saturating_sub(flow.gaps());
+        }
         let mut transfers = Vec::new();
         flow.end(|buffer| store.discard(buffer), |transfer| transfers.push(transfer));
+        self.receiving.waiting.retain(|waiting| !transfers.contains(waiting));
         for transfer in transfers {
             if let Some(buffer) = self.receiving.transfers.remove(transfer).and_then(|t| t.buffer()) {
                 store.discard(buffer);
@@ -537,6 +551,9 @@ impl Session {
 
     fn link_timeout(&mut self, cx: &mut Cx<'_>, index: usize) {
         let now = cx.now;
+        if !self.links[index].usable() {
+            self.links[index].sent.forget_unanswered(now - UNANSWERED);
+        }
         if self.links[index].loss_at() <= now {
             self.detect_losses(cx, index);
         }
@@ -600,7 +617,10 @@ impl Session {
                 }
                 self.repeat(&mut items, index);
                 let next = self.links[index].sent.next() as u32;
-                self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
+                // The peer finds out by itself too; what it does not confirm must not pile up.
+                if self.control.has_room() {
+                    self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
+                }
             }
             Probation => link.window.probation(cx.now),
             Up => link.pto_count = 0,
@@ -678,6 +698,7 @@ pub(crate) fn initial_given(port: PortId) -> GivenCredit {
         limit_messages: messages as u64,
         told_bytes: bytes as u64,
         told_messages: messages as u64,
+        gaps: 0,
         dirty: false,
         wanted: false,
     }

@@ -49,6 +49,9 @@ pub enum Slot {
     Transfer(u32),
 }
 
+/// Memory for more places than this is given back when nothing waits any more.
+const PLACES_KEPT: usize = 1_024;
+
 /// Where a message number falls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -107,6 +110,21 @@ impl ReceiveFlow {
         self.slots.get(at)
     }
 
+    /// By how many messages that have not arrived the flow's gaps grow if the one at this distance does: the numbers
+    /// between the last one stored and it, or minus one if it fills a gap.
+    pub fn gaps_made(&self, at: usize) -> i64 {
+        match self.slots.get(at) {
+            Some(Slot::Empty) => -1,
+            Some(_) => 0,
+            None => (at - self.slots.len()) as i64,
+        }
+    }
+
+    /// Messages that have not arrived although later ones have.
+    pub fn gaps(&self) -> u64 {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Empty)).count() as u64
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
@@ -115,17 +133,23 @@ impl ReceiveFlow {
     /// The next message was delivered without ever being stored (the usual case).
     pub fn pass(&mut self) {
         debug_assert!(self.slots.front().is_none_or(|s| matches!(s, Slot::Empty)));
-        self.slots.pop_front();
-        self.next += 1;
+        self.advance();
     }
 
     /// The next message if it is complete.
     pub fn pop(&mut self) -> Option<Arrived> {
         let Some(Slot::Arrived(arrived)) = self.slots.front() else { return None };
         let arrived = *arrived;
+        self.advance();
+        Some(arrived)
+    }
+
+    fn advance(&mut self) {
         self.slots.pop_front();
         self.next += 1;
-        Some(arrived)
+        if self.slots.is_empty() && self.slots.capacity() > PLACES_KEPT {
+            self.slots = VecDeque::new();
+        }
     }
 
     /// Takes any complete message, order or not (planted fault only).

@@ -443,6 +443,23 @@ impl Sent {
         self.last_sent_at += by;
     }
 
+    /// Forgets what was sent before `before` and carried nothing that anybody waits for. A link that is dead asks
+    /// again and again, for days if need be, and no acknowledgement settles any of it.
+    pub fn forget_unanswered(&mut self, before: Instant) {
+        while let Some(train) = self.trains.front() {
+            let open = train.open();
+            let waited_for = open != 0 && !(train.items.is_empty() && train.extent.is_none());
+            if train.sent_at > before || waited_for {
+                break;
+            }
+            self.inflight_bytes -= train.bytes_of(open);
+            self.inflight_packets -= open.count_ones() as u64;
+            if let Some(train) = self.trains.pop_front() {
+                self.recycle(train.items);
+            }
+        }
+    }
+
     /// Forgets trains whose fate is settled: acknowledged ones at once, lost ones when sent before `before`, so
     /// that a late acknowledgement is recognised as such.
     pub fn forget_settled(&mut self, before: Instant) {
@@ -567,6 +584,20 @@ mod tests {
         assert_eq!(numbers(&log), [4, 5, 6, 7]);
         assert_eq!(sent.next(), 4);
         assert_eq!(sent.inflight_bytes(), 3500);
+    }
+
+    #[test]
+    fn questions_without_an_answer_are_forgotten_and_messages_are_not() {
+        let mut sent = Sent::default();
+        let question =
+            || NewTrain { count: 1, packet_bytes: 48, last_bytes: 48, items: vec![], extent: None };
+        (0..10).for_each(|n| _ = sent.push(Instant(n), question()));
+        sent.forget_unanswered(Instant(6));
+        assert_eq!((sent.inflight_bytes(), sent.trains.len()), (3 * 48, 3));
+        bundle(&mut sent, Instant(10), 2);
+        sent.forget_unanswered(Instant(20));
+        assert_eq!((sent.inflight_bytes(), sent.trains.len()), (1500, 1));
+        assert_eq!(sent.acknowledge(&[(0, 11)], |_| {}).unwrap().packets, 2);
     }
 
     #[test]

@@ -173,8 +173,9 @@ impl Session {
                 Item::Control { number } => self.control.repeat(number),
                 Item::Credit { port } => self.repeat_credit(port),
                 Item::Cts { transfer } => {
-                    if let Some(entry) = self.receiving.transfers.get_mut(transfer.0) {
-                        entry.dirty = true;
+                    if let Some(entry) = self.receiving.transfers.get_mut(transfer.0)
+                        && !std::mem::replace(&mut entry.dirty, true)
+                    {
                         self.receiving.cts.push_back(transfer.0);
                     }
                 }

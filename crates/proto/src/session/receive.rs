@@ -157,6 +157,9 @@ impl Session {
 
     fn store_whole(&mut self, cx: &mut Cx<'_>, key: u32, at: usize, m: &Message, payload: &[u8]) -> Taken {
         let len = payload.len() as u64;
+        let Some(gaps) = self.admit(key, at, credit_cost(len)) else {
+            return breach(Violation::BeyondCredit);
+        };
         let Some(buffer) = cx.store.reserve(m.to, len, at == 0) else {
             return self.refuse(m, RefuseReason::NoRoom);
         };
@@ -169,13 +172,13 @@ impl Session {
             self.stats.messages_received += 1;
             deliver(cx.events, self.peer.node, flow.key, arrived);
             let more = !flow.is_empty();
-            self.charge(cx, credit, len, true);
+            self.charge(cx, credit, credit_cost(len), gaps);
             if more {
                 self.drain(cx, key);
             }
         } else {
             *flow.slot(at) = Slot::Arrived(arrived);
-            self.charge(cx, credit, len, true);
+            self.charge(cx, credit, credit_cost(len), gaps);
             #[cfg(feature = "planted")]
             self.drain(cx, key);
         }
@@ -198,13 +201,17 @@ impl Session {
         };
         let credit = flow.credit;
         if matches!(flow.peek(at), None | Some(Slot::Empty)) {
+            let Some(gaps) = self.admit(key, at, credit_cost(total)) else {
+                return breach(Violation::BeyondCredit);
+            };
             let Some(buffer) = cx.store.reserve(m.to, total, at == 0) else {
                 return self.refuse(m, RefuseReason::NoRoom);
             };
+            let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
             let partial =
                 Partial { buffer, total: total as u32, got: RangeSet::new(), service: None, tag: None };
             *flow.slot(at) = Slot::Partial(Box::new(partial));
-            self.charge(cx, credit, total, true);
+            self.charge(cx, credit, credit_cost(total), gaps);
         }
         let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
         let Slot::Partial(partial) = flow.slot(at) else { return self.duplicate(cx, key, m, &[]) };
@@ -212,6 +219,12 @@ impl Session {
             return breach(Violation::Inconsistent);
         }
         let end = offset + payload.len() as u64;
+        if partial.got.len() >= limits::HOLES_MAX
+            && !partial.got.intersects(offset.saturating_sub(1), end + 1)
+        {
+            cx.drops.holes += 1;
+            return Taken::No;
+        }
         for (from, to) in partial.got.missing(offset, end) {
             cx.store.place(partial.buffer, from, &payload[(from - offset) as usize..(to - offset) as usize]);
         }
@@ -243,7 +256,13 @@ impl Session {
             Place::At(at) => at,
         };
         if let Some(Slot::Transfer(existing)) = flow.peek(at) {
-            self.receiving.cts.push_back(*existing);
+            // The grant was lost, unless it is still on its way out.
+            if let Some(transfer) = self.receiving.transfers.get_mut(*existing)
+                && transfer.buffer().is_some()
+                && !std::mem::replace(&mut transfer.dirty, true)
+            {
+                self.receiving.cts.push_back(*existing);
+            }
             return Taken::Yes;
         }
         if !matches!(flow.peek(at), None | Some(Slot::Empty)) {
@@ -252,7 +271,11 @@ impl Session {
         if self.receiving.transfers.len() >= limits::TRANSFERS_MAX {
             return self.refuse(&rts.message, RefuseReason::NoRoom);
         }
-        let mut transfer = ReceiveTransfer::new(key, flow.next() + at as u64, rts);
+        let seq = flow.next() + at as u64;
+        let Some(gaps) = self.admit(key, at, 0) else {
+            return breach(Violation::BeyondCredit);
+        };
+        let mut transfer = ReceiveTransfer::new(key, seq, rts);
         let memory = if rts.total <= cx.config.auto_accept_bytes_max {
             // If it is next and there is no room, its receiver is asked for memory (see `offer_head`).
             cx.store.reserve(rts.message.to, rts.total, false)
@@ -266,9 +289,10 @@ impl Session {
         let Some(number) = self.receiving.transfers.insert(transfer) else {
             return self.refuse(&rts.message, RefuseReason::NoRoom);
         };
+        let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
         *flow.slot(at) = Slot::Transfer(number);
         let credit = flow.credit;
-        self.charge(cx, credit, 0, false);
+        self.charge(cx, credit, 0, gaps);
         if accepted {
             self.receiving.cts.push_back(number);
         } else {
@@ -370,11 +394,23 @@ impl Session {
         Ok(k)
     }
 
-    fn charge(&mut self, cx: &mut Cx<'_>, credit: u32, bytes: u64, eager: bool) {
+    /// Whether credit covers a new message at distance `at` of its flow that costs `cost`, and those before it that
+    /// are still under way (protocol.md §6.2): by how much they become more. `None`: it was not granted.
+    fn admit(&self, key: u32, at: usize, cost: u64) -> Option<i64> {
+        let flow = self.receiving.flows.get(key)?;
+        let given = self.receiving.credits.get(flow.credit)?;
+        let made = flow.gaps_made(at);
+        let messages = given.received_messages + 1 + given.gaps.saturating_add_signed(made);
+        let covered = given.received_bytes + cost <= given.limit_bytes && messages <= given.limit_messages;
+        covered.then_some(made)
+    }
+
+    fn charge(&mut self, cx: &mut Cx<'_>, credit: u32, cost: u64, gaps: i64) {
         self.note_traffic(cx);
         let Some(given) = self.receiving.credits.get_mut(credit) else { return };
-        given.received_bytes += if eager { credit_cost(bytes) } else { 0 };
+        given.received_bytes += cost;
         given.received_messages += 1;
+        given.gaps = given.gaps.saturating_add_signed(gaps);
         if !given.wanted && runs_low(given) {
             given.wanted = true;
             self.credit_wanted.push(given.port);
@@ -389,7 +425,7 @@ impl Session {
         self.stats.messages_refused += 1;
         let known =
             self.receiving.refuse.iter().any(|r| r.from == m.from && r.to == m.to && r.class == m.class);
-        if !known {
+        if !known && self.receiving.refuse.len() < limits::REFUSALS_MAX {
             let (from, to, seq, class) = (m.from, m.to, m.seq, m.class);
             let retry_after_us = 500;
             let refuse = wire::Refuse { control: 0, from, to, seq, class, reason, retry_after_us };
