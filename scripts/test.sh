@@ -56,6 +56,12 @@ loom() {
         cargo test "${profile[@]}" --package polyrail-shm --lib
 }
 
+# A minute of damaged, repeated and made-up packets; the tests have had five seconds of it. FUZZ_SEED takes another way.
+fuzz() {
+    FUZZ_SECONDS=${FUZZ_SECONDS:-60} \
+        cargo test "${profile[@]}" --quiet --package polyrail-proto --test hostile_input -- --nocapture
+}
+
 simulator() { cargo run "${profile[@]}" --quiet --package polyrail-sim -- --seeds "${SEEDS:-1000}"; }
 
 planted_faults() {
@@ -81,6 +87,7 @@ if ! can_make_namespaces; then
     skip namespaces "neither root nor user namespaces; tests that need them said so above"
 fi
 step loom loom
+step fuzz fuzz
 step simulator simulator
 step planted-faults planted_faults
 

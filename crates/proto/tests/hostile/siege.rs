@@ -7,7 +7,7 @@ use super::records::Records;
 use crate::world::host::Arrival;
 use crate::world::random::Random;
 use crate::world::{Host, Packet, World, address};
-use polyrail_proto::address::{ServiceAddress, ServiceRange};
+use polyrail_proto::address::{MediaAddress, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId, PortAddress, PortId};
 use polyrail_proto::time::Duration;
@@ -141,7 +141,7 @@ impl Siege {
                     let up = |h: &Host, n| h.session_with(n).is_some_and(|s| s.announced && s.is_up());
                     up(&w.hosts[VICTIM], id) && up(&w.hosts[ATTACKER], w.hosts[VICTIM].id())
                 };
-                for _ in 0..400 {
+                for _ in 0..5_000 {
                     self.quiet_steps(5, true);
                     if up(&self.world) {
                         break;
@@ -170,14 +170,17 @@ impl Siege {
         }
     }
 
-    /// Everything that the attackers left behind comes to its end.
+    /// Everything that the attackers left behind comes to its end: who asked for patience has it for a minute.
     pub fn silence(&mut self) {
-        for _ in 0..7_000 {
+        for ms in 0..70_000 {
             self.world.step(Duration::ms(1), |_| true);
-            if self.world.now.0 % 16 == 0 {
+            if ms % 16 == 0 {
                 self.honest_traffic();
             }
             self.read_all();
+            if ms > 7_000 && self.world.hosts[VICTIM].node.sessions().count() == 1 {
+                break;
+            }
         }
         self.expect_honest_progress();
     }
@@ -464,8 +467,10 @@ fn no_meter() -> usize {
     0
 }
 
+/// What the honest peer says to anybody, and what the victim says to it and to all.
 fn is_honest(packet: &Packet) -> bool {
-    packet.from.as_bytes()[3] < 2 && packet.to.as_ref().is_none_or(|to| to.as_bytes()[3] < 2)
+    let seat = |address: &MediaAddress| address.as_bytes()[3];
+    seat(&packet.from) == 1 || seat(&packet.from) == 0 && packet.to.as_ref().is_none_or(|to| seat(to) == 1)
 }
 
 fn is_between(packet: &Packet, from: u16, to: u16) -> bool {

@@ -30,6 +30,7 @@ pub struct Host {
     pub held_bytes: i64,
     meter: fn() -> usize,
     train: Train,
+    closing: Vec<PortId>,
 }
 
 /// Trains that leave by one bearer in one step.
@@ -51,6 +52,7 @@ impl Host {
             held_bytes: meter() as i64 - before as i64,
             meter,
             train: Train::new(),
+            closing: Vec::new(),
         };
         for &medium in media {
             host.add_bearer(now, medium);
@@ -79,6 +81,10 @@ impl Host {
         result
     }
 
+    fn is_metered(&self) -> bool {
+        (self.meter)() > 0
+    }
+
     pub fn id(&self) -> NodeId {
         self.node.config().node
     }
@@ -96,6 +102,7 @@ impl Host {
     pub fn close_port(&mut self, now: Instant, port: PortId) {
         self.memory.close(port);
         self.core(|node, memory| node.close_port(now, port, memory));
+        self.closing.push(port);
     }
 
     /// Hands a message in; false if the core does not take it.
@@ -126,6 +133,10 @@ impl Host {
             node.handle_consumed(arrival.port, memory);
             bytes
         });
+        // The bytes came from the core's store and leave it here.
+        if self.is_metered() {
+            self.held_bytes -= bytes.capacity() as i64;
+        }
         Some((arrival, bytes))
     }
 
@@ -167,6 +178,9 @@ impl Host {
         while let Some(event) = self.core(|node, _| node.poll_event()) {
             self.on_event(event);
         }
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|port| !self.core(|node, _| node.finish_closing(now, *port)));
+        self.closing = closing;
     }
 
     fn send_train(&mut self, now: Instant, bearer: BearerId, wire: &mut Vec<Packet>) -> bool {
