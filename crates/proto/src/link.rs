@@ -137,6 +137,11 @@ impl Link {
         self.usable() && self.status != LinkStatus::Drain
     }
 
+    /// Whether a probe time-out has passed without any confirmation: new messages go by another link if there is one.
+    pub fn in_doubt(&self) -> bool {
+        self.pto_count > 0
+    }
+
     /// Bytes that may still be sent now.
     pub fn room(&self) -> u64 {
         if self.sent.is_full() { 0 } else { self.window.cwnd().saturating_sub(self.sent.inflight_bytes()) }
@@ -168,7 +173,8 @@ impl Link {
     /// The probe time-out in force.
     pub fn pto(&self) -> Duration {
         let pto = self.rtt.pto(limits::ACK_DELAY_MAX);
-        Duration(pto.0 << self.pto_count.min(4)).min(Duration::ms(64))
+        // The second one is as long as the first: together they are the silence that makes a link suspect.
+        Duration(pto.0 << self.pto_count.saturating_sub(1).min(4)).min(Duration::ms(64))
     }
 
     /// Remembers when to look for losses again.

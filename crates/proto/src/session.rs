@@ -575,10 +575,11 @@ impl Session {
         link.restart_pto(cx.now);
         link.stats.probe_timeouts += 1;
         link.probe = Some(wire::ProbeKind::Liveness);
-        let before = cx.now - link.rtt.srtt();
-        let mut items = std::mem::take(&mut self.scratch);
-        link.sent.copy_older(before, |item| items.push(item));
         let silent = link.pto_count >= 2;
+        // With another link to go by, nothing waits to see whether the youngest packets are confirmed after all.
+        let before = if self.has_sure_link() { cx.now } else { cx.now - self.links[index].rtt.srtt() };
+        let mut items = std::mem::take(&mut self.scratch);
+        self.links[index].sent.copy_older(before, |item| items.push(item));
         self.repeat(&mut items, index);
         self.scratch = items;
         if silent {
@@ -622,7 +623,10 @@ impl Session {
                     self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
                 }
             }
-            Probation => link.window.probation(cx.now),
+            Probation => {
+                link.pto_count = 0;
+                link.window.probation(cx.now);
+            }
             Up => link.pto_count = 0,
             _ => {}
         }

@@ -15,7 +15,7 @@ pub struct SendTransfer {
     pub seq: u64,
     /// It.
     pub message: Outgoing,
-    /// It stands in its class's ring.
+    /// It stands in the list of its flow.
     pub queued: bool,
     transfer: Option<TransferId>,
     granted: u64,
@@ -86,15 +86,6 @@ impl SendTransfer {
     pub fn repeat(&mut self, offset: u64, len: u32) {
         for (start, end) in self.confirmed.missing(offset, offset + len as u64) {
             self.again.insert(start, end);
-        }
-    }
-
-    /// Bytes that could be sent now.
-    pub fn ready_bytes(&self) -> u64 {
-        if self.transfer.is_none() {
-            0
-        } else {
-            self.again.bytes() + self.granted.saturating_sub(self.cursor)
         }
     }
 }

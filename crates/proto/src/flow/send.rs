@@ -159,6 +159,10 @@ pub struct SendFlow {
     pub credit: u32,
     /// It stands in its class's ring.
     pub queued: bool,
+    /// Its transfers with something to send: number of the message and token, oldest first.
+    pub(crate) transfers: VecDeque<(u64, u32)>,
+    /// They stand in their class's ring.
+    pub(crate) transfers_queued: bool,
     base: u64,
     messages: VecDeque<Unconfirmed>,
     next: u64,
@@ -180,6 +184,8 @@ impl SendFlow {
             key,
             credit,
             queued: false,
+            transfers: VecDeque::new(),
+            transfers_queued: false,
             base: 0,
             messages: VecDeque::new(),
             next: 0,

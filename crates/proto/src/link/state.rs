@@ -58,24 +58,11 @@ pub struct Transition {
     pub to: LinkState,
 }
 
-/// Times and counts of the failure detector (protocol.md §6.4). What the link's owner measures itself
-/// (silences, keepalives) is kept here too, so that one place holds all of them.
+/// Times and counts of the failure detector (protocol.md §6.4). Silences and keepalives are the link's owner's business.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tolerances {
-    /// Shortest silence after unacknowledged data that makes a link suspect (two PTOs, but at least this).
-    pub silence_busy_min: Duration,
-    /// Shortest silence that makes an idle link of an active session suspect.
-    pub silence_idle_min: Duration,
-    /// Longest such silence, however irregular the packets come.
-    pub silence_idle_max: Duration,
-    /// Between packets of an idle link in an active session.
-    pub keepalive_busy: Duration,
-    /// Between packets of an idle session.
-    pub keepalive_idle: Duration,
     /// From suspicion to verdict.
     pub verdict: Duration,
-    /// Between the probes that a suspect link gets.
-    pub verdict_probe_every: Duration,
     /// How long the carrier must have been back before a link may join again.
     pub carrier_stable: Duration,
     /// Length of a probation.
@@ -101,13 +88,7 @@ pub struct Tolerances {
 impl Default for Tolerances {
     fn default() -> Self {
         Tolerances {
-            silence_busy_min: Duration::ms(8),
-            silence_idle_min: Duration::ms(20),
-            silence_idle_max: Duration::ms(30),
-            keepalive_busy: Duration::ms(10),
-            keepalive_idle: Duration::ms(500),
             verdict: Duration::ms(25),
-            verdict_probe_every: Duration::ms(3),
             carrier_stable: Duration::ms(100),
             probation: Duration::s(1),
             proofs: 3,

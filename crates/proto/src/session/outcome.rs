@@ -166,9 +166,9 @@ impl Session {
                 Item::Extent { token, offset, len } => {
                     let Some(transfer) = self.sending.transfers.get_mut(token) else { continue };
                     transfer.repeat(offset, len);
-                    let class =
-                        self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
-                    self.schedule.enqueue_transfer(token, class, transfer);
+                    if let Some(flow) = self.sending.flows.get_mut(transfer.flow) {
+                        self.schedule.enqueue_transfer(token, transfer, flow);
+                    }
                 }
                 Item::Control { number } => self.control.repeat(number),
                 Item::Credit { port } => self.repeat_credit(port),

@@ -439,8 +439,9 @@ impl Session {
     fn on_cts(&mut self, cts: &wire::Cts) -> Taken {
         let Some(transfer) = self.sending.transfers.get_mut(cts.token) else { return Taken::Yes };
         transfer.grant(cts);
-        let class = self.sending.flows.get(transfer.flow).map(|f| f.key.class).unwrap_or_default();
-        self.schedule.enqueue_transfer(cts.token, class, transfer);
+        if let Some(flow) = self.sending.flows.get_mut(transfer.flow) {
+            self.schedule.enqueue_transfer(cts.token, transfer, flow);
+        }
         Taken::Yes
     }
 

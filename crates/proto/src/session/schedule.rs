@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 pub(super) enum Work {
     /// A flow with messages or pieces to send.
     Flow(u32),
-    /// A transfer with granted bytes to send.
-    Transfer(u32),
+    /// A flow with transfers that have granted bytes to send. They share one place in the ring, lest a flow that sends
+    /// many large messages at once crowds the others out; the oldest goes first, for it is delivered first.
+    Transfers(u32),
 }
 
 /// Rings of work by class.
@@ -44,10 +45,16 @@ impl Schedule {
         }
     }
 
-    pub(super) fn enqueue_transfer(&mut self, token: u32, class: Class, transfer: &mut SendTransfer) {
-        if !transfer.queued && transfer.ready() {
-            transfer.queued = true;
-            self.rings[class as usize].push_back(Work::Transfer(token));
+    pub(super) fn enqueue_transfer(&mut self, token: u32, transfer: &mut SendTransfer, flow: &mut SendFlow) {
+        if transfer.queued || !transfer.ready() {
+            return;
+        }
+        transfer.queued = true;
+        let at = flow.transfers.partition_point(|(seq, _)| *seq < transfer.seq);
+        flow.transfers.insert(at, (transfer.seq, token));
+        if !flow.transfers_queued {
+            flow.transfers_queued = true;
+            self.rings[flow.key.class as usize].push_back(Work::Transfers(transfer.flow));
         }
     }
 
@@ -102,11 +109,12 @@ impl Schedule {
     /// The link for small messages: least expected delay, with a preference for the last choice.
     pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
         let delay = |l: &Link| l.delay(1_500).0;
-        let best =
-            links.iter().enumerate().filter(|(_, l)| l.open() && l.room() > 0).min_by_key(|(_, l)| delay(l));
+        let sure = links.iter().any(|l| l.open() && !l.in_doubt());
+        let fit = |l: &Link| l.open() && l.room() > 0 && !(sure && l.in_doubt());
+        let best = links.iter().enumerate().filter(|(_, l)| fit(l)).min_by_key(|(_, l)| delay(l));
         let best = best.map(|(i, _)| i);
         if let (Some(old), Some(new)) = (self.choice, best)
-            && links.get(old).is_some_and(|l| l.open() && l.room() > 0 && !l.blocked)
+            && links.get(old).is_some_and(|l| fit(l) && !l.blocked)
             && delay(&links[old]) <= delay(&links[new]) + CHOICE_GAIN_NS.max(delay(&links[new]) / 10)
         {
             return Some(old);
@@ -117,5 +125,30 @@ impl Schedule {
 
     pub(super) fn forget_choice(&mut self) {
         self.choice = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::FlowKey;
+    use crate::flow::send::Outgoing;
+    use crate::id::{BufferId, PortId, TransferId};
+    use crate::wire::Cts;
+
+    #[test]
+    fn the_transfers_of_a_flow_share_one_place_oldest_first() {
+        let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+        let mut flow = SendFlow::new(key, 0);
+        let mut schedule = Schedule::default();
+        let message = Outgoing { buffer: BufferId(0), len: 1 << 20, service: None, tag: None };
+        for (token, seq) in [(10, 7), (11, 5), (12, 6)] {
+            let mut transfer = SendTransfer::new(3, seq, message);
+            transfer.grant(&Cts { token, transfer: TransferId(1), granted: 1 << 20, done: 0 });
+            schedule.enqueue_transfer(token, &mut transfer, &mut flow);
+            schedule.enqueue_transfer(token, &mut transfer, &mut flow);
+        }
+        assert_eq!(flow.transfers, [(5, 11), (6, 12), (7, 10)]);
+        assert_eq!((schedule.len(), schedule.get(Class::Normal, 0)), (1, Some(Work::Transfers(3))));
     }
 }

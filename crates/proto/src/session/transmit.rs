@@ -94,7 +94,9 @@ impl Session {
             self.fill_mtu_probe(cx, index, size, train);
             return true;
         }
-        let open = link.usable() && (link.status == LinkStatus::Active || self.only_standby(index));
+        let wanted = link.status == LinkStatus::Active || self.only_standby(index);
+        let doubted = self.links[index].in_doubt() && self.has_sure_link();
+        let open = self.links[index].usable() && wanted && !doubted;
         let link = &mut self.links[index];
         let room = if open { link.room() } else { 0 };
         let small_room = if open { link.small_room() } else { 0 };
@@ -141,6 +143,11 @@ impl Session {
             || !self.receiving.refuse.is_empty()
             || (!link.spec.lossless && link.mtu.deadline() <= now)
             || self.links.iter().any(|l| !l.usable() && l.received.ack_due(now))
+    }
+
+    /// Whether some link may carry messages and has confirmed what it carried.
+    pub(super) fn has_sure_link(&self) -> bool {
+        self.links.iter().any(|l| l.open() && !l.in_doubt())
     }
 
     fn only_standby(&self, index: usize) -> bool {
@@ -408,7 +415,7 @@ impl Session {
                 let Some(work) = self.schedule.get(class, index) else { break };
                 let advance = match work {
                     Work::Flow(key) => self.put_flow(fill, class, index, key),
-                    Work::Transfer(token) => self.put_transfer(fill, class, index, token),
+                    Work::Transfers(key) => self.put_transfers(fill, class, index, key),
                 };
                 match advance {
                     Advance::Stay => {}
@@ -506,16 +513,26 @@ impl Session {
         }
     }
 
-    fn put_transfer(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, token: u32) -> Advance {
-        let Some(transfer) = self.sending.transfers.get_mut(token) else {
+    fn put_transfers(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
+        let Some(flow) = self.sending.flows.get_mut(key) else {
             self.schedule.remove(class, index);
             return Advance::Stay;
         };
-        if !transfer.ready() {
-            transfer.queued = false;
+        let Some(&(_, token)) = flow.transfers.front() else {
+            flow.transfers_queued = false;
             self.schedule.remove(class, index);
             return Advance::Stay;
-        }
+        };
+        let transfer = match self.sending.transfers.get_mut(token) {
+            Some(transfer) if transfer.ready() => transfer,
+            idle => {
+                if let Some(transfer) = idle {
+                    transfer.queued = false;
+                }
+                flow.transfers.pop_front();
+                return Advance::Stay;
+            }
+        };
         let here = fill.room().saturating_sub(TRANSFER_HEADER) & !7;
         if fill.budget == 0 || here < PACKET_FULL {
             return Advance::Full;
