@@ -9,6 +9,24 @@ use crate::queue::TimeNs;
 /// Between two checks so many turns without work are no storm (a storm on the slowest machine has 1,000).
 const IDLE_TURNS_MAX: u64 = 700;
 
+/// Every change of state that a link can go through (protocol.md §6.4).
+const TRANSITIONS: [&str; 14] = [
+    "new -> up",
+    "new -> down",
+    "probation -> up",
+    "probation -> suspect",
+    "probation -> down",
+    "up -> suspect",
+    "up -> down",
+    "suspect -> up",
+    "suspect -> probation",
+    "suspect -> down",
+    "down -> probation",
+    "down -> damped",
+    "damped -> probation",
+    "damped -> down",
+];
+
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -90,8 +108,11 @@ impl World {
         self.coverage.add_record(&network.record);
         self.coverage.add("turn", "without work", self.turns[0]);
         self.coverage.add("turn", "with work", self.turns[1]);
-        for (name, count) in ["accepted", "blocked", "refused"].into_iter().zip(self.sends) {
-            self.coverage.add("send", name, count);
+        // Refused sends are left out: an engine refuses only what comes from a port that it does not have.
+        self.coverage.add("send", "accepted", self.sends[0]);
+        self.coverage.add("send", "blocked", self.sends[1]);
+        for transition in TRANSITIONS {
+            self.coverage.add("link", transition, 0);
         }
         let mut hash = network.record.hash();
         drop(network);
