@@ -185,7 +185,7 @@ impl Pipe for PolyrailPipe {
         drop(message);
         let mut count = 1;
         while count < TURN_MESSAGES_MAX
-            && let Some(message) = self.port.try_recv().map_err(io::Error::other)?
+            && let Some(message) = self.port.recv_arrived().map_err(io::Error::other)?
         {
             sink(message.bytes());
             count += 1;
