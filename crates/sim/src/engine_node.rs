@@ -290,7 +290,8 @@ fn core_counters(node: &Node) -> Counters {
             ("links of all sessions", count as u64, Some((limits::LINKS_MAX * limits::SESSIONS_MAX) as u64)),
             ("malformed packets", drops.malformed, None),
             ("packets of unknown sessions", drops.unknown_session, None),
-            ("packets of unknown links", drops.unknown_link, None),
+            // Packets of unknown links cannot occur: a link that a peer adds is joined at its first packet, every packet
+            // comes from the address of its link, and no damage to a header passes its check.
             ("duplicate packets", drops.duplicate_packet, None),
             ("duplicate messages", drops.duplicate_message, None),
             ("packets lost", links().map(|link| link.stats.packets_lost).sum(), None),

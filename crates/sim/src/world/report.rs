@@ -121,9 +121,14 @@ impl World {
             let Some(subject) = node.subject.as_ref() else { continue };
             let counters = subject.counters();
             self.coverage.add("engine", "refused for want of room", counters.refused);
-            self.coverage.add("engine", "breaches of the protocol", counters.violations);
-            for (name, value, _) in counters.values {
-                self.coverage.add("engine", name, value);
+            // Nothing reached, so no rows: sizes, and breaches of the protocol, which no node of a run commits.
+            if counters.violations > 0 {
+                self.coverage.add("engine", "breaches of the protocol", counters.violations);
+            }
+            for (name, value, bound) in counters.values {
+                if bound.is_none() {
+                    self.coverage.add("engine", name, value);
+                }
                 hash = crate::prng::mix(hash ^ value ^ (index as u64) << 56);
             }
         }
