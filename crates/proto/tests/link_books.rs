@@ -113,6 +113,15 @@ fn only_what_is_older_than_something_confirmed_is_lost_by_time() {
 }
 
 #[test]
+fn only_a_new_largest_packet_is_a_sample_of_the_round_trip() {
+    let mut sent = Sent::default();
+    push(&mut sent, 0, 8);
+    assert!(sent.acknowledge(&[(5, 5)], |_| {}).unwrap().largest_is_new);
+    assert!(!sent.acknowledge(&[(5, 5), (2, 2)], |_| {}).unwrap().largest_is_new);
+    assert!(sent.acknowledge(&[(6, 7)], |_| {}).unwrap().largest_is_new);
+}
+
+#[test]
 fn numbers_that_nobody_confirms_are_used_up_all_the_same() {
     let mut sent = Sent::default();
     sent.skip(3);
