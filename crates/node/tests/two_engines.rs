@@ -307,7 +307,7 @@ fn buffers_under_way_are_bounded_and_room_comes_back() {
     bind(&mut world, &mut server, SERVICE);
     world.run(200);
     let pool = polyrail::engine::Pool::new(1 << 30);
-    let mut hand_in = |client: &mut Client| {
+    let hand_in = |client: &mut Client| {
         let buffer = pool.alloc(BYTES).unwrap();
         client.send_buffer(Destination::Service(SERVICE), Class::Normal, None, buffer).is_ok()
     };

@@ -325,9 +325,6 @@ pub struct Close {
 }
 
 /// One frame of a packet.
-///
-/// An ACK is large beside the others; it stays in place because a frame is read once and never stored.
-#[expect(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Frame<'a> {
