@@ -87,6 +87,8 @@ const RETRY_BUSY: Duration = Duration::ms(20);
 const RETRY_IDLE: Duration = Duration::ms(250);
 /// While a link is suspect, probes follow each other this closely.
 const RETRY_SUSPECT: Duration = Duration::ms(3);
+/// Between requests to join that answer the peer's.
+const JOIN_BACK: Duration = Duration::ms(3);
 
 impl Link {
     /// A link that has to be joined first.
@@ -241,6 +243,15 @@ impl Link {
                 }
                 _ => ProbeKind::Join,
             });
+        }
+    }
+
+    /// The peer asks this link to join: so does this end. Not if it did so just now, or two ends that may not use the
+    /// link yet (damped, or their carrier is young) would answer each other without end.
+    pub(crate) fn join_back(&mut self, now: Instant) {
+        let new = self.state.state() == state::LinkState::New;
+        if !self.usable() && self.probe.is_none() && (new || now.since(self.probe_at) >= JOIN_BACK) {
+            self.probe = Some(ProbeKind::Join);
         }
     }
 

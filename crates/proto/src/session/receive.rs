@@ -511,8 +511,8 @@ impl Session {
                 carrying.replies.remove(0);
             }
             carrying.replies.push(reply);
-            if probe.kind == ProbeKind::Join && !carrying.usable() && carrying.probe.is_none() {
-                carrying.probe = Some(ProbeKind::Join);
+            if probe.kind == ProbeKind::Join {
+                carrying.join_back(cx.now);
             }
         }
         Taken::Yes
