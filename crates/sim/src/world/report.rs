@@ -54,7 +54,10 @@ impl World {
         let workload = &self.plan.workload;
         let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
         let over = sent_all && self.now_ns >= self.plan.heal_ns && self.oracle.settled();
-        if over && self.finished_at_ns.is_none() && (self.names_settled() || self.names_are_late()) {
+        // A verdict that was under way when the faults ended may still fall: then nodes have to meet again.
+        if !over || !(self.names_settled() || self.names_are_late()) {
+            self.finished_at_ns = None;
+        } else if self.finished_at_ns.is_none() {
             self.finished_at_ns = Some(self.now_ns);
         }
         self.events.schedule(self.now_ns + CHECK_EVERY_NS, Event::Check);
