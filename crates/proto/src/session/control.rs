@@ -221,4 +221,40 @@ mod tests {
         control.push(notice(3));
         assert_eq!(control.take(100), Some((3, &notice(3))));
     }
+    #[test]
+    fn there_is_room_until_the_window_is_full_and_nothing_more_leaves_than_it_holds() {
+        let mut control = Control::default();
+        for n in 0..limits::CONTROL_FRAMES_MAX as u32 {
+            assert!(control.has_room());
+            control.push(notice(n));
+        }
+        assert!(!control.has_room());
+        control.push(notice(limits::CONTROL_FRAMES_MAX as u32));
+        while control.take(100).is_some() {}
+        assert_eq!(control.sent as usize, limits::CONTROL_FRAMES_MAX);
+        control.confirm(0);
+        assert_eq!(
+            control.take(100).map(|(number, _)| number as usize),
+            Some(limits::CONTROL_FRAMES_MAX),
+            "what is confirmed makes room for the next"
+        );
+    }
+
+    #[test]
+    fn it_is_ready_while_something_is_unsent_or_lost_and_not_otherwise() {
+        let mut control = Control::default();
+        assert!(!control.ready());
+        control.push(notice(0));
+        control.push(notice(1));
+        assert!(control.ready());
+        assert!(control.take(15).is_none(), "a notice of 16 bytes does not fit");
+        assert!(control.take(16).is_some());
+        assert!(control.ready(), "one is unsent");
+        assert!(control.take(100).is_some());
+        assert!(!control.ready(), "all were sent");
+        control.repeat(1);
+        assert!(control.ready(), "one was lost");
+        assert!(control.take(15).is_none());
+        assert!(control.ready(), "and still is");
+    }
 }
