@@ -85,8 +85,10 @@ const ENTRIES_KEPT_SHARE: usize = 4;
 fn spares_urgent_share(free_bytes: u64, capacity_bytes: u64, bytes: u64) -> bool {
     let kept_bytes = (capacity_bytes / URGENT_SHARE).next_multiple_of(BLOCK_BYTES);
     let rest_bytes = free_bytes % BLOCK_BYTES;
+    // Also zero bytes take memory.
+    let bytes = bytes.max(1);
     let taken_bytes =
-        if bytes.max(1).next_multiple_of(64) <= rest_bytes { 0 } else { bytes.next_multiple_of(BLOCK_BYTES) };
+        if bytes.next_multiple_of(64) <= rest_bytes { 0 } else { bytes.next_multiple_of(BLOCK_BYTES) };
     free_bytes - rest_bytes >= taken_bytes + kept_bytes
 }
 
@@ -352,6 +354,7 @@ mod tests {
         assert!(!spares(16 * BLOCK_BYTES - 64, 15 * BLOCK_BYTES - 64), "a block's rest is no block");
         assert!(spares(BLOCK_BYTES + 4_096, 4_096) && !spares(BLOCK_BYTES + 4_096, 4_097));
         assert!(!spares(BLOCK_BYTES, 1) && !spares(BLOCK_BYTES - 64, 1), "the last block is kept");
+        assert!(!spares(BLOCK_BYTES, 0) && spares(2 * BLOCK_BYTES, 0), "nothing is something");
     }
 
     #[test]
