@@ -339,22 +339,19 @@ impl Oracle {
                 continue;
             }
             let next = self.flows.get(&(*sender, to, TINY_CLASS)).copied().unwrap_or(0);
-            let find = |fate: Fate, from_id: u64| {
+            let unknown = Fate::Failed(FailReason::Indeterminate);
+            let find = |from_id: u64| {
                 waiting.iter().position(|id| {
                     let record = &sends[*id as usize];
                     let fits = record.bytes as usize == bytes.len() && record.to == Target::Port(to);
                     fits && *id >= from_id
-                        && record.fate == fate
+                        && (record.fate == Fate::Pending || record.fate == unknown)
                         && content::first_difference(*id, bytes).is_none()
                 })
             };
-            // Equal bytes (no bytes at all, often) can't be told apart: the one that is in order is meant.
-            let unknown = Fate::Failed(FailReason::Indeterminate);
-            let position = find(Fate::Pending, next)
-                .or_else(|| find(unknown, next))
-                .or_else(|| find(Fate::Pending, 0))
-                .or_else(|| find(unknown, 0));
-            if let Some(position) = position {
+            // Equal bytes (no bytes at all, often) can't be told apart: the next in order is meant. A later one may
+            // turn out never to have been sent.
+            if let Some(position) = find(next).or_else(|| find(0)) {
                 return waiting.remove(position);
             }
         }

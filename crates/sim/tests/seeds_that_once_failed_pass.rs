@@ -22,6 +22,8 @@ const SEEDS: &[(u64, &str)] = &[
     (3_661, "the same, with three nodes"),
     (137, "flows that are refused and leave no window for the transfer whose end they wait for"),
     (2_549, "packets to an earlier life, whose sessions had the same numbers"),
+    (13_125, "an empty message that takes the last block"),
+    (17_092, "equal messages, of which the last was never sent"),
     (6_413, "a verdict that falls after everything was settled"),
     (1_024, "two ends of a damped link that ask each other to join without end"),
     (738, "a node that is stopped before its first turn and then loses itself"),
