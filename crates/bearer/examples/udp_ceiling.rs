@@ -207,7 +207,7 @@ fn receive_all(bearer: &mut UdpBearer, progress: &Mutex<Progress>) -> u64 {
     loop {
         batch.clear();
         let ended = lock(progress).total.is_some();
-        if bearer.recv(&mut batch).expect("receiving") > 0 {
+        if bearer.recv(&mut batch, true).expect("receiving") > 0 {
             bytes += batch.total_bytes() as u64;
             lock(progress).received += batch.total_bytes() as u64;
         } else if ended {
@@ -265,7 +265,7 @@ fn send_64(bearer: &mut UdpBearer, to: polyrail_bearer::Address) {
 
 fn await_one(bearer: &mut UdpBearer, batch: &mut RxBatch) {
     batch.clear();
-    while bearer.recv(batch).expect("receiving") == 0 {
+    while bearer.recv(batch, true).expect("receiving") == 0 {
         std::hint::spin_loop();
     }
 }

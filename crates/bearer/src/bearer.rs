@@ -37,7 +37,7 @@ impl Transmit<'_> {
 pub enum SendOutcome {
     /// Handed over.
     Sent,
-    /// No room now; nothing was sent. The first descriptor becomes writable when there is room again.
+    /// No room now; nothing was sent. [`Descriptors::room`] becomes writable when there is room again.
     WouldBlock,
     /// Lost on this machine, now, and known to be (the queue of the interface was full: ENOBUFS).
     Dropped,
@@ -82,6 +82,17 @@ pub enum Notice {
     GsoOff,
 }
 
+/// What to wait on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Descriptors {
+    /// Each becomes readable when something has arrived.
+    pub data: Vec<RawFd>,
+    /// The one of them that becomes writable when there is room for what was refused.
+    pub room: RawFd,
+    /// Becomes readable when a beacon has arrived.
+    pub beacon: Option<RawFd>,
+}
+
 /// A local attachment to a medium. No call blocks. Used by one thread at a time.
 pub trait Bearer: Send {
     /// For people: `udp/eth0`.
@@ -103,8 +114,9 @@ pub trait Bearer: Send {
     fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome;
 
     /// Appends groups that have arrived to `batch` and returns how many; 0 means that nothing is there or that
-    /// the batch is full. An error is one of the socket itself, never one that a peer or a router can cause.
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize>;
+    /// the batch is full. A bearer with several sources looks only at the one that gave something last, unless
+    /// `thorough`. An error is one of the socket itself, never one that a peer or a router can cause.
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize>;
 
     /// Like `recv`, for what others sent by `broadcast`. A bearer may hear its own beacons.
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize>;
@@ -122,8 +134,13 @@ pub trait Bearer: Send {
     /// really granted is found there afterwards.
     fn set_send_buffer(&mut self, bytes: u32);
 
-    /// What to wait on: first the data socket (readable, writable), then the beacon socket where there is one.
-    fn fds(&self) -> Vec<RawFd>;
+    /// What to wait on; without data where there is nothing to wait on.
+    fn fds(&self) -> Descriptors;
+
+    /// Changes whenever `fds` has other descriptors than before.
+    fn fds_version(&self) -> u32 {
+        0
+    }
 }
 
 impl<B: Bearer + ?Sized> Bearer for Box<B> {
@@ -145,8 +162,8 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
         (**self).broadcast(bytes)
     }
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
-        (**self).recv(batch)
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
+        (**self).recv(batch, thorough)
     }
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
         (**self).recv_beacons(batch)
@@ -163,7 +180,10 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     fn set_send_buffer(&mut self, bytes: u32) {
         (**self).set_send_buffer(bytes);
     }
-    fn fds(&self) -> Vec<RawFd> {
+    fn fds(&self) -> Descriptors {
         (**self).fds()
+    }
+    fn fds_version(&self) -> u32 {
+        (**self).fds_version()
     }
 }

@@ -5,10 +5,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Address, Bearer, Capabilities, Network, Notice, RxBatch, SendOutcome, Transmit};
+use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
 
 /// How often each fault strikes, as a probability from 0 to 1 per datagram.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -200,7 +199,7 @@ impl<B: Bearer> FaultBearer<B> {
     fn swallow(&mut self, batch: &mut RxBatch, beacons: bool) -> io::Result<usize> {
         let before = batch.len();
         loop {
-            let got = if beacons { self.inner.recv_beacons(batch)? } else { self.inner.recv(batch)? };
+            let got = if beacons { self.inner.recv_beacons(batch)? } else { self.inner.recv(batch, true)? };
             if got == 0 {
                 return Ok(0);
             }
@@ -254,12 +253,12 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
         if self.control.get().silent { SendOutcome::Sent } else { self.inner.broadcast(bytes) }
     }
 
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
         if self.control.get().silent {
             return self.swallow(batch, false);
         }
         self.release();
-        self.inner.recv(batch)
+        self.inner.recv(batch, thorough)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
@@ -282,8 +281,12 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
         self.inner.set_send_buffer(bytes);
     }
 
-    fn fds(&self) -> Vec<RawFd> {
+    fn fds(&self) -> Descriptors {
         self.inner.fds()
+    }
+
+    fn fds_version(&self) -> u32 {
+        self.inner.fds_version()
     }
 }
 

@@ -19,7 +19,9 @@ mod udp;
 
 pub use address::{Address, Network};
 pub use batch::{RxBatch, RxGroup, SLOT_BYTES, Slot};
-pub use bearer::{Bearer, Notice, NoticeCode, SendOutcome, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX, Transmit};
+pub use bearer::{
+    Bearer, Descriptors, Notice, NoticeCode, SendOutcome, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX, Transmit,
+};
 pub use capability::Capabilities;
 pub use fault::{FaultBearer, FaultControl, Faults};
 pub use memory::{MemoryBearer, MemoryConfig, MemoryHub};

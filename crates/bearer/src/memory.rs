@@ -12,7 +12,8 @@ use polyrail_sys::eventfd::EventFd;
 
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{
-    Address, Bearer, Capabilities, Network, Notice, NoticeCode, RxBatch, SendOutcome, Slot, Transmit,
+    Address, Bearer, Capabilities, Descriptors, Network, Notice, NoticeCode, RxBatch, SendOutcome, Slot,
+    Transmit,
 };
 
 /// Empty slots kept per seat for the next senders.
@@ -282,7 +283,7 @@ impl Bearer for MemoryBearer {
         SendOutcome::Sent
     }
 
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+    fn recv(&mut self, batch: &mut RxBatch, _thorough: bool) -> io::Result<usize> {
         Ok(self.recv_from(&self.seat.data, batch))
     }
 
@@ -309,10 +310,11 @@ impl Bearer for MemoryBearer {
 
     fn set_send_buffer(&mut self, _bytes: u32) {}
 
-    /// The first descriptor is always writable in the kernel's eyes; a sender that was refused finds it readable
+    /// The data descriptor is always writable in the kernel's eyes; a sender that was refused finds it readable
     /// as soon as there is room again.
-    fn fds(&self) -> Vec<RawFd> {
-        vec![self.seat.data.watch(), self.seat.beacons.watch()]
+    fn fds(&self) -> Descriptors {
+        let (data, beacon) = (self.seat.data.watch(), self.seat.beacons.watch());
+        Descriptors { data: vec![data], room: data, beacon: Some(beacon) }
     }
 }
 

@@ -5,12 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::{Bearer, Capabilities, Network, Notice, RxBatch, SendOutcome, Transmit};
+use crate::{Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
 
 /// Trains or groups on their way to the file.
 const QUEUE_MAX: usize = 256;
@@ -162,9 +161,9 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
         self.inner.broadcast(bytes)
     }
 
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
         let before = batch.len();
-        let count = self.inner.recv(batch)?;
+        let count = self.inner.recv(batch, thorough)?;
         for group in batch.iter().skip(before) {
             self.record(group.stride, std::iter::once(group.bytes));
         }
@@ -191,8 +190,12 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
         self.inner.set_send_buffer(bytes);
     }
 
-    fn fds(&self) -> Vec<RawFd> {
+    fn fds(&self) -> Descriptors {
         self.inner.fds()
+    }
+
+    fn fds_version(&self) -> u32 {
+        self.inner.fds_version()
     }
 }
 
@@ -213,7 +216,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("polyrail-{}.pcap", std::process::id()));
         let mut bearer = PcapBearer::create(MemoryHub::new().bearer(1), &path).unwrap();
         send(&mut bearer, b"aabbc", 2);
-        bearer.recv(&mut RxBatch::new(4)).unwrap();
+        bearer.recv(&mut RxBatch::new(4), true).unwrap();
         bearer.finish().unwrap();
         let file = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -249,7 +252,7 @@ mod tests {
         for _ in 0..sent {
             send(&mut bearer.inner, b"x", 1);
             batch.clear();
-            assert_eq!(bearer.recv(&mut batch).unwrap(), 1);
+            assert_eq!(bearer.recv(&mut batch, true).unwrap(), 1);
             assert_eq!(batch.iter().next().unwrap().from, Address::Memory(1));
         }
         // All but those in the queue and the one in the writer's hands.

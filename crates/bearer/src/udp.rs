@@ -17,23 +17,25 @@
 mod cut;
 mod offload;
 mod open;
+mod sockets;
 mod transmit;
 mod trouble;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
-use crate::{Address, Bearer, Capabilities, Network, Notice, RxBatch, SendOutcome, Transmit};
+use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
 use offload::Offload;
+use sockets::Sockets;
 use transmit::Held;
 use trouble::Trouble;
 
 pub use open::UdpConfig;
 
-/// A data socket bound to one interface's address, and a beacon socket in its multicast group.
+/// Data sockets bound to one interface's address, and a beacon socket in its multicast group.
 pub struct UdpBearer {
     name: String,
     device: String,
@@ -41,14 +43,12 @@ pub struct UdpBearer {
     scope_id: u32,
     local: Network,
     capabilities: Capabilities,
-    data: UdpSocket,
+    sockets: Sockets,
     beacon: Option<Beacon>,
     queue: RecvQueue,
     offload: Offload,
     trouble: Trouble,
     held: Option<Held>,
-    /// The last look found nothing: the next one, which will most likely find nothing either, is a cheap one.
-    calm: bool,
     facts: open::Facts,
 }
 
@@ -82,12 +82,12 @@ impl UdpBearer {
     /// The socket address for `to`, or `None` if it is not of this bearer's family.
     fn target(&self, to: &Address) -> Option<SocketAddr> {
         match *to {
-            Address::Ip(SocketAddr::V4(v4)) => (!self.data.is_v6()).then_some(v4.into()),
+            Address::Ip(SocketAddr::V4(v4)) => (!self.sockets.common().is_v6()).then_some(v4.into()),
             Address::Ip(SocketAddr::V6(mut v6)) => {
                 if v6.ip().is_unicast_link_local() {
                     v6.set_scope_id(self.scope_id);
                 }
-                self.data.is_v6().then_some(v6.into())
+                self.sockets.common().is_v6().then_some(v6.into())
             }
             Address::Memory(_) => None,
         }
@@ -174,18 +174,35 @@ impl Bearer for UdpBearer {
             return SendOutcome::Failed(io::ErrorKind::Unsupported.into());
         };
         let slices = [io::IoSlice::new(bytes)];
-        let sent = self.trouble.retry(&self.data, |socket| socket.send_to(beacon.group, &slices, None));
+        let common = self.sockets.common();
+        let sent = self.trouble.retry(common, |socket| socket.send_to(Some(beacon.group), &slices, None));
         transmit::outcome(sent)
     }
 
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
         if self.held.is_some() {
             self.flush_held();
         }
-        let groups_max = if self.calm { 1 } else { usize::MAX };
-        let got = receive(&self.data, &mut self.queue, &mut self.trouble, batch, groups_max)?;
-        self.calm = got == 0;
-        Ok(got)
+        let (first, count) = (self.sockets.hot, self.sockets.count());
+        let mut sum = 0;
+        for index in (first..count).chain(0..first) {
+            let data = self.sockets.get_mut(index);
+            let groups_max = if data.calm { 1 } else { usize::MAX };
+            let got = match receive(&data.socket, &mut self.queue, &mut self.trouble, batch, groups_max) {
+                // What the others gave is not to be lost for the trouble of one.
+                Err(_) if sum > 0 => break,
+                result => result?,
+            };
+            data.calm = got == 0;
+            if got > 0 {
+                self.sockets.hot = index;
+                sum += got;
+            }
+            if !thorough || batch.spare() == 0 {
+                break;
+            }
+        }
+        Ok(sum)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
@@ -203,10 +220,11 @@ impl Bearer for UdpBearer {
         if !self.flush_held() {
             return false;
         }
-        match self.data.readiness() {
+        let socket = &self.sockets.get(self.sockets.full).socket;
+        match socket.readiness() {
             Ok(ready) => {
                 if ready.error {
-                    self.trouble.drain(&self.data);
+                    self.trouble.drain(socket);
                 }
                 ready.writable
             }
@@ -216,18 +234,23 @@ impl Bearer for UdpBearer {
 
     fn backlog_bytes(&mut self) -> u32 {
         let held = self.held.as_ref().map_or(0, Held::bytes_left);
-        self.data.queued_bytes().unwrap_or(0).saturating_add(held as u32)
+        self.sockets.queued_bytes().saturating_add(held as u32)
     }
 
     fn set_send_buffer(&mut self, bytes: u32) {
-        if let Ok(granted) = self.data.set_send_buffer(bytes) {
+        if let Ok(granted) = self.sockets.set_send_buffer(bytes) {
             self.capabilities.send_buffer_bytes = granted;
         }
     }
 
-    fn fds(&self) -> Vec<RawFd> {
+    fn fds(&self) -> Descriptors {
         let beacon = self.beacon.as_ref().map(|beacon| beacon.socket.as_raw_fd());
-        std::iter::once(self.data.as_raw_fd()).chain(beacon).collect()
+        let data = self.sockets.fds();
+        Descriptors { room: data[self.sockets.full], data, beacon }
+    }
+
+    fn fds_version(&self) -> u32 {
+        self.sockets.version
     }
 }
 

@@ -111,7 +111,7 @@ fn a_narrow_path_gives_a_hint_and_never_a_fragment() {
     for _ in 0..2 {
         let too_large = numbered(1_472, 1);
         assert!(matches!(send(&mut near, to, &Train::new(&too_large, 1_472)), SendOutcome::Sent));
-        wait_readable(&near, 0);
+        wait_readable(&near);
         assert_eq!(tools::receive_now(&mut near), Vec::<Vec<u8>>::new());
         let mut notices = Vec::new();
         near.notices(&mut notices);
@@ -133,7 +133,7 @@ fn a_router_tells_what_it_cannot_reach() {
     for (ip, code) in [("10.0.2.77:7", NoticeCode::Host), ("10.77.0.1:7", NoticeCode::Net)] {
         let to = Address::Ip(ip.parse().unwrap());
         assert!(matches!(send(&mut near, to, &Train::new(b"anybody?", 8)), SendOutcome::Sent));
-        wait_readable(&near, 0);
+        wait_readable(&near);
         assert!(tools::receive_now(&mut near).is_empty());
         let mut notices = Vec::new();
         near.notices(&mut notices);

@@ -25,13 +25,26 @@ pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 
 use crate::node::events::NodeEvent;
 use gather::Gather;
-use polyrail_bearer::{Address, Bearer, RxBatch};
+use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{BearerInfo, Config, Node, Train};
+use polyrail_sys::eventfd::EventFd;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use store::EngineStore;
+
+/// Where a turn looks for what has come in. Loopback is always looked at: it costs no system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// At the bearer that was busy last, and now and then everywhere.
+    Busy,
+    /// At every socket.
+    Everywhere,
+    /// At no socket: the kernel watches them for whoever is about to sleep.
+    Inside,
+}
 
 /// How much one turn may do before others have their turn.
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +55,32 @@ pub struct Budget {
     pub trains: u32,
     /// Commands per client.
     pub commands: u32,
-    /// Look at every bearer, not only at the busy one.
+    /// Leave nothing: read to the end, beacons too, and look after what is done now and then only.
     pub thorough: bool,
+    /// Where to look for what has come in.
+    pub look: Look,
     /// The caller has just handed something in and will be back: read only what was not read for a while.
     pub sending: bool,
 }
 
 impl Budget {
     /// For a thread that will come back at once.
-    pub const USUAL: Budget =
-        Budget { receives: 4, trains: 16, commands: 1_024, thorough: false, sending: false };
+    pub const USUAL: Budget = Budget {
+        receives: 4,
+        trains: 16,
+        commands: 1_024,
+        thorough: false,
+        look: Look::Busy,
+        sending: false,
+    };
     /// For a thread that sends.
     pub const SENDING: Budget = Budget { sending: true, ..Budget::USUAL };
-    /// For the first turn after a wait, and for the simulator.
-    pub const THOROUGH: Budget = Budget { thorough: true, ..Budget::USUAL };
+    /// For whoever will not be back soon, and for the simulator.
+    pub const THOROUGH: Budget = Budget { thorough: true, look: Look::Everywhere, ..Budget::USUAL };
+    /// For the last turn before a sleep that anything to read will end.
+    pub const SLEEPY: Budget = Budget { look: Look::Inside, ..Budget::THOROUGH };
+    /// For the first turn after such a sleep.
+    pub const WOKEN: Budget = Budget { look: Look::Everywhere, ..Budget::USUAL };
 }
 
 /// What a turn did, and what it would like next.
@@ -69,6 +94,8 @@ pub struct Work {
     pub drained: bool,
     /// A bearer has no room for what waits to leave.
     pub blocked: bool,
+    /// A client that sleeps was told something.
+    pub rang: bool,
 }
 
 /// A bearer with what the engine keeps for it.
@@ -78,7 +105,8 @@ struct Attached {
     /// It had no room at the last try.
     blocked: bool,
     checked_at: Instant,
-    polled_at: Instant,
+    /// When all its sockets were looked at.
+    looked_at: Instant,
     send_buffer: u32,
     loopback: bool,
 }
@@ -99,6 +127,8 @@ pub struct Engine {
     unfinished: bool,
     closing: Vec<PortId>,
     events: VecDeque<NodeEvent>,
+    /// Signalled when there are events.
+    news: Option<Arc<EventFd>>,
     consumers: Vec<PortId>,
     notices: Vec<polyrail_bearer::Notice>,
     queue_target: (Duration, Duration),
@@ -123,6 +153,7 @@ impl Engine {
             unfinished: false,
             closing: Vec::new(),
             events: VecDeque::new(),
+            news: None,
             consumers: Vec::new(),
             notices: Vec::new(),
             queue_target,
@@ -147,13 +178,13 @@ impl Engine {
     }
 
     fn attach(&mut self, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
-        let (checked_at, polled_at) = (Instant::ZERO, Instant::ZERO);
+        let (checked_at, looked_at) = (Instant::ZERO, Instant::ZERO);
         self.bearers.push(Attached {
             bearer,
             id,
             blocked: false,
             checked_at,
-            polled_at,
+            looked_at,
             send_buffer: 0,
             loopback,
         });
@@ -220,14 +251,37 @@ impl Engine {
         self.node.leave(Instant(now_ns), &mut self.store);
     }
 
-    /// Descriptors of a bearer: data first.
-    pub fn fds(&self) -> Vec<(usize, Vec<std::os::fd::RawFd>)> {
-        self.bearers.iter().enumerate().map(|(i, b)| (i, b.bearer.fds())).collect()
+    /// What to wait on, bearer by bearer.
+    pub fn fds(&self) -> impl Iterator<Item = (usize, Descriptors)> {
+        self.bearers.iter().map(|b| b.bearer.fds()).enumerate()
+    }
+
+    /// Changes whenever `fds` has other descriptors than before.
+    pub fn fds_version(&self) -> u32 {
+        self.bearers.iter().fold(0, |sum, b| sum.wrapping_add(b.bearer.fds_version()))
     }
 
     /// Which bearers have no room for what waits.
     pub fn blocked(&self) -> impl Iterator<Item = (usize, bool)> {
         self.bearers.iter().enumerate().map(|(i, b)| (i, b.blocked))
+    }
+
+    /// What tells that a bearer without room has some again.
+    pub fn full_fds(&self) -> impl Iterator<Item = std::os::fd::RawFd> {
+        self.bearers.iter().filter(|b| b.blocked).map(|b| b.bearer.fds().room)
+    }
+
+    /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.
+    pub(crate) fn watch_port(&mut self, port: PortId, arrived: Arc<EventFd>) {
+        self.store.watch(port, arrived);
+    }
+
+    /// Signals `news` whenever there is an event from now on, and now if there is one.
+    pub(crate) fn watch_events(&mut self, news: Arc<EventFd>) {
+        if !self.events.is_empty() {
+            news.signal();
+        }
+        self.news = Some(news);
     }
 
     /// Device names of the bearers that have one.

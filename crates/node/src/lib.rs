@@ -29,6 +29,7 @@ mod error;
 mod message;
 mod node;
 mod port;
+mod readiness;
 mod wait;
 
 pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};

@@ -9,7 +9,8 @@ use crate::engine::client::Exchange;
 use crate::engine::{Engine, Status};
 use crate::error::{Error, StartError};
 use crate::port::Port;
-use crate::wait::Drive;
+use crate::readiness::Readiness;
+use crate::wait::{Drive, Sleeper, Slept};
 use arrayvec::ArrayString;
 use events::NodeEvent;
 use polyrail_bearer::Bearer as _;
@@ -19,8 +20,10 @@ use polyrail_proto::id::{Incarnation, NodeId};
 use polyrail_proto::time::Duration as Span;
 use polyrail_shm::{Pool, Sizes};
 use polyrail_sys::interface::{self, Interface};
+use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::os::fd::RawFd;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -40,6 +43,7 @@ pub struct Node {
     name: String,
     warnings: Vec<String>,
     threads: Vec<JoinHandle<()>>,
+    readiness: OnceLock<Readiness>,
 }
 
 /// Limit of buffers for large messages, bytes.
@@ -72,7 +76,7 @@ impl Node {
             config,
         });
         let threads = start_threads(&shared)?;
-        Ok(Node { shared, id, name, warnings, threads })
+        Ok(Node { shared, id, name, warnings, threads, readiness: OnceLock::new() })
     }
 
     /// Identity.
@@ -113,13 +117,35 @@ impl Node {
 
     /// News since the last call: peers, links, names.
     pub fn events(&self) -> Vec<NodeEvent> {
+        if let Some(readiness) = self.readiness.get() {
+            readiness.clear();
+        }
         let mut engine = self.shared.drive.engine();
         std::iter::from_fn(|| engine.poll_event()).collect()
     }
 
-    /// A descriptor that becomes readable when the node has something to do.
-    pub fn fd(&self) -> std::os::fd::RawFd {
-        self.shared.drive.fd()
+    /// A descriptor that becomes readable when there may be news, or work for the engine: then call
+    /// [`Node::progress`] and [`Node::events`]. Wait for it to be readable, but do not read from it.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn fd(&self) -> io::Result<RawFd> {
+        if let Some(readiness) = self.readiness.get() {
+            return Ok(readiness.fd());
+        }
+        let readiness = Readiness::new(self.shared.drive.fd()?)?;
+        let mut engine = self.shared.drive.engine();
+        // Another thread may have been faster; then this one is thrown away.
+        if self.readiness.get().is_none() {
+            engine.watch_events(readiness.told());
+        }
+        Ok(self.readiness.get_or_init(|| readiness).fd())
+    }
+
+    /// Does what there is to do now, without waiting: for programs that drive the node themselves
+    /// ([`Progress::Manual`](crate::Progress::Manual)) and have nothing to send or receive at the moment.
+    pub fn progress(&self) {
+        self.shared.drive.inline();
     }
 
     /// Leaves the cluster in order: waits until what was sent is confirmed, at most `timeout`, then tells every
@@ -133,7 +159,8 @@ impl Node {
             if left == 0 || now_ns() >= until {
                 break;
             }
-            if !self.shared.drive.poll(Some((now_ns() + 5_000_000).min(until))) {
+            let tick = Some((now_ns() + 5_000_000).min(until));
+            if self.shared.drive.poll(Sleeper::Other, tick, &mut || false) == Slept::NoSeat {
                 std::thread::yield_now();
             }
         }

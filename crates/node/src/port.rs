@@ -8,13 +8,17 @@ use crate::engine::client::Arrival;
 use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
 use crate::message::Message;
 use crate::node::Shared;
+use crate::readiness::Readiness;
+use crate::wait::{Sleeper, Slept};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_proto::node::Destination;
 use polyrail_shm::Buffer;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +37,7 @@ pub struct Port {
     returns: RefCell<Vec<(u64, u64)>>,
     pace: RefCell<Pace>,
     known: Cell<Option<(ServiceAddress, u64)>>,
+    readiness: OnceCell<Readiness>,
 }
 
 /// Decides when a sending thread drives the engine: at once, or, while it sends as fast as it can, once per batch.
@@ -103,6 +108,7 @@ impl Port {
             returns: RefCell::default(),
             pace: RefCell::default(),
             known: Cell::new(None),
+            readiness: OnceCell::new(),
         }
     }
 
@@ -116,10 +122,19 @@ impl Port {
         self.wait.set(wait);
     }
 
-    /// A descriptor that becomes readable when the engine has something to do: then call `try_recv` until it
-    /// gives `None`. Do not read it.
-    pub fn fd(&self) -> std::os::fd::RawFd {
-        self.shared.drive.fd()
+    /// A descriptor that becomes readable when there may be a message, or work for the engine: then call `try_recv`
+    /// until it gives `None`. Wait for it to be readable, but do not read from it. It is the port's and is closed with
+    /// it.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn fd(&self) -> io::Result<RawFd> {
+        if self.readiness.get().is_none() {
+            let readiness = Readiness::new(self.shared.drive.fd()?)?;
+            self.shared.drive.engine().watch_port(self.address.port, readiness.told());
+            let _ = self.readiness.set(readiness);
+        }
+        Ok(self.readiness.get().map_or(-1, Readiness::fd))
     }
 
     // ----- names ---------------------------------------------------------------------------------------------
@@ -385,14 +400,11 @@ impl Port {
 
     /// The next message, or `None` after `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        if let Some(message) = self.next()? {
-            return Ok(Some(message));
-        }
-        self.recv_until(deadline(Some(timeout)))
+        self.recv_until(Some(timeout))
     }
 
-    /// The next message among those that came with the last one: never waits and looks for no more, so that it costs
-    /// nothing when there is none.
+    /// The next message among those that came with the last one: looks for no more, so that it costs nothing when there
+    /// is none. (A large message among them is fetched, which may take a while.)
     pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, RecvError> {
         self.next()
     }
@@ -406,7 +418,14 @@ impl Port {
             return Err(RecvError::Forked);
         }
         self.drive();
-        self.next()
+        let next = self.next()?;
+        if next.is_none()
+            && let Some(readiness) = self.readiness.get()
+        {
+            readiness.clear();
+            return self.next();
+        }
+        Ok(next)
     }
 
     /// The next message, copied to the front of `into`; its length, which may be larger than what was copied.
@@ -417,13 +436,14 @@ impl Port {
         Ok(message.len())
     }
 
-    fn recv_until(&self, until_ns: Option<u64>) -> Result<Option<Message<'_>>, RecvError> {
+    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, RecvError> {
         if let Some(message) = self.next()? {
             return Ok(Some(message));
         }
         if self.shared.drive.is_forked() {
             return Err(RecvError::Forked);
         }
+        let until_ns = deadline(timeout);
         loop {
             let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
             if let Some(message) = self.next()? {
@@ -531,14 +551,16 @@ impl Port {
 
     /// Sleeps until something happens; whether `done` was asked and said yes.
     fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
-        if self.shared.drive.poll(until_ns) {
-            self.shared.drive.left_seat();
-            return false;
-        }
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();
             return true;
+        }
+        let slept = self.shared.drive.poll(Sleeper::Port, until_ns, &mut || done(self));
+        if slept != Slept::NoSeat {
+            self.client.borrow().pair.client_bell.cancel();
+            self.shared.drive.left_seat();
+            return slept == Slept::Done;
         }
         // The poller may leave its seat without ringing: look again after a while at the latest.
         let tick = Duration::from_millis(2);

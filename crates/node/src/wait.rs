@@ -8,12 +8,14 @@
 
 use crate::clock::now_ns;
 use crate::engine::{Budget, Engine, Work};
-use polyrail_shm::sync::{AtomicU64, Ordering};
+use polyrail_bearer::Descriptors;
+use polyrail_shm::sync::{AtomicU64, Ordering, fence};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::poll::PollSet;
 use polyrail_sys::timerfd::TimerFd;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
@@ -26,21 +28,64 @@ const HELPER_TICK: Duration = Duration::from_millis(1);
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.
 const PATIENT_TICKS: u32 = 3;
 
+/// How often a program that waits on the node's descriptor is woken while a bearer has no room.
+const ROOM_TICK_NS: u64 = 500_000;
+/// Turns that a thread makes for others that came while it drove.
+const CATCH_UPS_MAX: u32 = 16;
+
+/// Who sleeps on the descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Sleeper {
+    /// A thread that waits for something to come to its port.
+    Port = 1,
+    /// The helper, or a thread that waits for the node as a whole.
+    Other = 2,
+}
+
+/// In place of a [`Sleeper`].
+const NOBODY: u64 = 0;
+
+/// How a sleep went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slept {
+    /// Another thread has the seat: wait at the doorbell.
+    NoSeat,
+    /// Something happened, or the time is over.
+    Over,
+    /// There was no need: the caller's question was answered with yes.
+    Done,
+}
+
+/// The sockets that carry data, as of the last look.
+#[derive(Default)]
+struct DataSockets {
+    version: u32,
+    /// With the number of the bearer.
+    fds: Vec<(usize, RawFd)>,
+}
+
 /// The engine with what its drivers share.
 pub(crate) struct Drive {
     engine: Mutex<Engine>,
+    /// 1 when somebody had something to do and found the engine taken.
+    missed: AtomicU64,
     /// What is rarely ready: beacons, the timer, calls to wake up. The data sockets join when a program asks for a
     /// descriptor of its own to wait for; until then they are registered only while somebody sleeps.
     epoll: Epoll,
     timer: TimerFd,
     wake: EventFd,
-    data: Vec<(usize, RawFd)>,
+    data: Mutex<DataSockets>,
     data_joined: OnceLock<()>,
     sleeper: Mutex<PollSet>,
-    /// 1 while somebody sleeps on the descriptors.
+    /// Who sleeps on the descriptors: see [`Sleeper`].
     polling: AtomicU64,
-    /// Deadline that the timer is set to.
+    /// When the sleeper wakes by itself at the latest.
     armed_ns: AtomicU64,
+    /// What the timer is set to; 0: it has fired.
+    timer_ns: AtomicU64,
+    /// 1 when `wake` was signalled.
+    woken: AtomicU64,
     /// Bearers whose descriptors are watched for room, one bit each.
     watched: AtomicU64,
     /// Turns driven by application threads.
@@ -55,26 +100,27 @@ pub(crate) struct Drive {
 impl Drive {
     pub(crate) fn new(engine: Engine) -> io::Result<Drive> {
         let (epoll, timer, wake) = (Epoll::new()?, TimerFd::new()?, EventFd::new()?);
-        let mut data = Vec::new();
         for (index, fds) in engine.fds() {
-            let Some((first, rest)) = fds.split_first() else { continue };
-            data.push((index, *first));
-            for fd in rest {
-                epoll.add(*fd, index as u64, Interest::READ)?;
+            if let Some(beacon) = fds.beacon {
+                epoll.add(beacon, index as u64, Interest::READ)?;
             }
         }
+        let data = Mutex::new(data_sockets(&engine));
         epoll.add(timer.as_raw_fd(), TIMER, Interest::READ)?;
         epoll.add(wake.as_raw_fd(), WAKE, Interest::READ)?;
         Ok(Drive {
             engine: Mutex::new(engine),
+            missed: AtomicU64::new(0),
             epoll,
             timer,
             wake,
             data,
             data_joined: OnceLock::new(),
             sleeper: Mutex::default(),
-            polling: AtomicU64::new(0),
+            polling: AtomicU64::new(NOBODY),
             armed_ns: AtomicU64::new(u64::MAX),
+            timer_ns: AtomicU64::new(0),
+            woken: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             stopping: AtomicU64::new(0),
@@ -85,12 +131,20 @@ impl Drive {
     }
 
     /// The engine, waiting for whoever drives it now (microseconds).
-    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(|e| e.into_inner())
+    pub(crate) fn engine(&self) -> EngineGuard<'_> {
+        EngineGuard { drive: self, engine: Some(self.lock()) }
     }
 
     /// The engine if nobody drives it now.
-    pub(crate) fn idle_engine(&self) -> Option<MutexGuard<'_, Engine>> {
+    pub(crate) fn idle_engine(&self) -> Option<EngineGuard<'_>> {
+        self.try_lock().map(|engine| EngineGuard { drive: self, engine: Some(engine) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         match self.engine.try_lock() {
             Ok(engine) => Some(engine),
             Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
@@ -103,19 +157,50 @@ impl Drive {
         polyrail_sys::process::fork_count() != self.forks
     }
 
-    /// The descriptor that becomes readable when the engine has something to do.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.data_joined.get_or_init(|| {
-            for &(index, fd) in &self.data {
-                // It cannot fail but for want of kernel memory; then the timer wakes the program often enough.
-                let _ = self.epoll.add(fd, index as u64, Interest::READ);
+    /// The descriptor that becomes readable when the engine has something to do: from now on each turn that nobody
+    /// sleeps after leaves it so that a program may sleep on it.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub(crate) fn fd(&self) -> io::Result<RawFd> {
+        if self.data_joined.get().is_none() {
+            let data = self.data.lock().unwrap_or_else(|e| e.into_inner());
+            if self.data_joined.set(()).is_ok() {
+                self.join(&data)?;
             }
-        });
-        self.epoll.as_raw_fd()
+            drop(data);
+            // The program may sleep before it has driven once: let it drive.
+            self.wake();
+        }
+        Ok(self.epoll.as_raw_fd())
     }
 
-    /// One turn by the calling thread, if nobody else is at it: then that one does our work too, or leaves it to
-    /// our next call.
+    /// Lets the data sockets wake whoever waits on the descriptor. One that closed has left by itself.
+    fn join(&self, data: &DataSockets) -> io::Result<()> {
+        for &(index, fd) in &data.fds {
+            match self.epoll.add(fd, index as u64, Interest::READ) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes notice of sockets that came and went; whether there were any.
+    fn refresh(&self, engine: &Engine) -> bool {
+        let mut data = self.data.lock().unwrap_or_else(|e| e.into_inner());
+        if data.version == engine.fds_version() {
+            return false;
+        }
+        *data = data_sockets(engine);
+        if self.data_joined.get().is_some() {
+            // It fails for want of kernel memory only: what the new socket gets is then found by other events.
+            let _ = self.join(&data);
+        }
+        true
+    }
+
+    /// One turn by the calling thread, if nobody else is at it: then that one does our work too.
     pub(crate) fn inline(&self) -> Option<Work> {
         self.inline_at(now_ns())
     }
@@ -131,57 +216,134 @@ impl Drive {
     }
 
     fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
-        let mut engine = self.idle_engine()?;
-        let work = engine.turn(now_ns, budget);
-        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
-        if self.polling.load(Ordering::Relaxed) == 1 {
-            self.arm(&engine, work);
-        }
+        let work = self.turn(self.lock_or_note()?, now_ns, budget);
+        self.catch_up();
         Some(work)
     }
 
-    /// Sleeps until something happens, and handles it; at most until `until_ns`. False: another thread polls, and
-    /// the caller has to wait for its own doorbell.
-    pub(crate) fn poll(&self, until_ns: Option<u64>) -> bool {
-        if self.polling.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return false;
+    /// The engine, or a note to whoever has it that there is more to do.
+    fn lock_or_note(&self) -> Option<MutexGuard<'_, Engine>> {
+        self.try_lock().or_else(|| {
+            self.missed.store(1, Ordering::Relaxed);
+            // Fence `engine.note`, finder's end: either that one sees the note after it has given the engine back, or
+            // we find the engine free now.
+            fence(Ordering::SeqCst);
+            self.try_lock()
+        })
+    }
+
+    /// Does what others found no engine for while we had it. Whoever gives the engine back calls this.
+    fn catch_up(&self) {
+        for _ in 0..CATCH_UPS_MAX {
+            if !self.has_missed() {
+                return;
+            }
+            // Whoever has it now looks after us.
+            let Some(engine) = self.try_lock() else { return };
+            self.missed.store(0, Ordering::Relaxed);
+            self.turn(engine, now_ns(), Budget::USUAL);
         }
+        // Others come faster than we can serve them: one of them, or whoever sleeps, has to go on.
+        self.wake();
+    }
+
+    fn has_missed(&self) -> bool {
+        // Fence `engine.note`, the other end: the engine is given back before the note is looked for.
+        fence(Ordering::SeqCst);
+        self.missed.load(Ordering::Relaxed) == 1
+    }
+
+    fn turn(&self, mut engine: MutexGuard<'_, Engine>, now_ns: u64, budget: Budget) -> Work {
+        let work = engine.turn(now_ns, budget);
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
+        let polling = self.polling.load(Ordering::Relaxed);
+        if polling != NOBODY {
+            self.arm(&engine, work);
+            // A doorbell does not wake who sleeps on descriptors.
+            if work.rang && polling == Sleeper::Port as u64 {
+                self.wake();
+            }
+        } else if self.data_joined.get().is_some() {
+            self.hand_over(&engine, work, now_ns);
+        }
+        work
+    }
+
+    /// Leaves the descriptor as a program needs it that sleeps on it: with the timer at the next deadline, and readable
+    /// no longer for what has been heard.
+    fn hand_over(&self, engine: &Engine, work: Work, now_ns: u64) {
+        self.refresh(engine);
+        let room_at = if work.blocked { now_ns + ROOM_TICK_NS } else { u64::MAX };
+        let at = work.next_deadline_ns.unwrap_or(u64::MAX).min(room_at).max(1);
+        if self.timer_ns.swap(at, Ordering::Relaxed) != at {
+            let _ = if at == u64::MAX { self.timer.disarm() } else { self.timer.set(at) };
+        }
+        if self.woken.swap(0, Ordering::AcqRel) == 1 {
+            self.wake.clear();
+        }
+    }
+
+    /// Sleeps until something happens, and handles it; at most until `until_ns`. Asks `done` once more before: what the
+    /// caller waits for may have been done by others. A port's thread has to announce itself at its doorbell first.
+    pub(crate) fn poll(&self, who: Sleeper, until_ns: Option<u64>, done: &mut dyn FnMut() -> bool) -> Slept {
+        let seat = self.polling.compare_exchange(NOBODY, who as u64, Ordering::AcqRel, Ordering::Relaxed);
+        if seat.is_err() {
+            return Slept::NoSeat;
+        }
+        let mut set = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
         let (work, until_ns) = {
-            let mut engine = self.engine();
-            let work = engine.turn(now_ns(), Budget::THOROUGH);
+            let mut engine = self.lock();
+            let work = engine.turn(now_ns(), Budget::SLEEPY);
             let deadline_ns = work.next_deadline_ns.unwrap_or(u64::MAX);
             // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
             self.armed_ns.store(deadline_ns, Ordering::Relaxed);
             self.watched.store(blocked_bits(&engine), Ordering::Relaxed);
+            self.refresh(&engine);
+            self.watch(&engine, &mut set);
+            if self.data_joined.get().is_some() {
+                self.hand_over(&engine, work, now_ns());
+            }
             (work, until_ns.unwrap_or(u64::MAX).min(deadline_ns))
         };
-        if work.drained && work.done == 0 {
-            self.sleep(until_ns);
-            let mut engine = self.engine();
-            engine.turn(now_ns(), Budget::THOROUGH);
+        // Fence `seat.bell`, sleeper's end: either whoever tells us something sees us in the seat, or we see it now. (The
+        // other end is the doorbell's own fence.)
+        fence(Ordering::SeqCst);
+        let is_done = done();
+        if !is_done && work.drained && work.done == 0 && !self.has_missed() {
+            let rare = self.sleep(&mut set, until_ns);
+            let mut engine = self.lock();
+            let now_ns = now_ns();
+            let work = engine.turn(now_ns, if rare { Budget::THOROUGH } else { Budget::WOKEN });
+            if self.data_joined.get().is_some() {
+                self.hand_over(&engine, work, now_ns);
+            }
         }
-        self.polling.store(0, Ordering::Release);
-        true
+        self.polling.store(NOBODY, Ordering::Release);
+        self.catch_up();
+        if is_done { Slept::Done } else { Slept::Over }
     }
 
-    fn sleep(&self, until_ns: u64) {
-        let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns()));
-        if timeout_ns == Some(0) {
-            return;
-        }
-        let mut set = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
+    /// Lists what ends a sleep: the rare events first.
+    fn watch(&self, engine: &Engine, set: &mut PollSet) {
         set.clear();
-        let rare = set.add(self.epoll.as_raw_fd(), false);
-        let watched = self.watched.load(Ordering::Relaxed);
-        for &(index, fd) in &self.data {
-            set.add(fd, watched >> index & 1 == 1);
+        set.add(self.epoll.as_raw_fd(), false);
+        let full: Vec<RawFd> = engine.full_fds().collect();
+        for &(_, fd) in &self.data.lock().unwrap_or_else(|e| e.into_inner()).fds {
+            set.add(fd, full.contains(&fd));
         }
+    }
+
+    /// Sleeps; whether it ended, among others, by one of the rare events.
+    fn sleep(&self, set: &mut PollSet, until_ns: u64) -> bool {
+        let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns()));
         // An interrupted sleep is as good as an ended one.
         let _ = set.wait(timeout_ns);
-        if set.is_ready(rare) {
+        let rare = set.is_ready(0);
+        if rare {
             self.clear_rare();
         }
+        rare
     }
 
     /// Takes notice of the timer and of calls to wake up.
@@ -190,8 +352,14 @@ impl Drive {
         let _ = self.epoll.wait(&mut events, Some(0));
         for event in events.iter() {
             match event.token {
-                TIMER => drop(self.timer.clear()),
-                WAKE => drop(self.wake.clear()),
+                TIMER => {
+                    self.timer_ns.store(0, Ordering::Relaxed);
+                    self.timer.clear();
+                }
+                WAKE => {
+                    self.woken.store(0, Ordering::Relaxed);
+                    self.wake.clear();
+                }
                 _ => {}
             }
         }
@@ -202,11 +370,13 @@ impl Drive {
         let at = work.next_deadline_ns.unwrap_or(u64::MAX);
         if at < self.armed_ns.load(Ordering::Relaxed) {
             self.armed_ns.store(at, Ordering::Relaxed);
+            self.timer_ns.store(at.max(1), Ordering::Relaxed);
             let _ = self.timer.set(at.max(1));
         }
         let wanted = blocked_bits(engine);
-        if wanted & !self.watched.load(Ordering::Relaxed) != 0 {
-            self.watched.store(wanted, Ordering::Relaxed);
+        let unwatched = wanted & !self.watched.load(Ordering::Relaxed) != 0;
+        self.watched.store(wanted, Ordering::Relaxed);
+        if self.refresh(engine) || unwatched {
             self.wake();
         }
     }
@@ -214,6 +384,8 @@ impl Drive {
     /// Wakes whoever sleeps on the descriptors.
     pub(crate) fn wake(&self) {
         self.wake.signal();
+        // In this order: a signal without the note would never be cleared by a program that waits on its own.
+        self.woken.store(1, Ordering::Release);
     }
 
     /// An application thread leaves the poller's seat: a helper that sleeps for long must watch again.
@@ -230,14 +402,14 @@ impl Drive {
         let (mut seen, mut quiet_ticks) = (u64::MAX, 0);
         while self.stopping.load(Ordering::Relaxed) == 0 {
             let turns = self.turns.load(Ordering::Relaxed);
-            if self.polling.load(Ordering::Relaxed) == 1 {
+            if self.polling.load(Ordering::Relaxed) != NOBODY {
                 quiet_ticks = if turns == seen { quiet_ticks + 1 } else { 0 };
                 seen = turns;
                 self.rest(quiet_ticks >= PATIENT_TICKS);
             } else if turns != seen {
                 (seen, quiet_ticks) = (turns, 0);
                 self.rest(false);
-            } else if !self.poll(None) {
+            } else if self.poll(Sleeper::Other, None, &mut || false) == Slept::NoSeat {
                 self.rest(false);
             }
         }
@@ -263,6 +435,37 @@ impl Drive {
         self.left_seat();
         self.wake();
     }
+}
+
+/// The engine in the hands of somebody who does not drive it. What others miss meanwhile is done when it is given back.
+pub(crate) struct EngineGuard<'a> {
+    drive: &'a Drive,
+    engine: Option<MutexGuard<'a, Engine>>,
+}
+
+impl Deref for EngineGuard<'_> {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        self.engine.as_ref().expect("kept until it is dropped")
+    }
+}
+
+impl DerefMut for EngineGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.engine.as_mut().expect("kept until it is dropped")
+    }
+}
+
+impl Drop for EngineGuard<'_> {
+    fn drop(&mut self) {
+        self.engine = None;
+        self.drive.catch_up();
+    }
+}
+
+fn data_sockets(engine: &Engine) -> DataSockets {
+    let of = |(index, fds): (usize, Descriptors)| fds.data.into_iter().map(move |fd| (index, fd));
+    DataSockets { version: engine.fds_version(), fds: engine.fds().flat_map(of).collect() }
 }
 
 /// The bearers without room, one bit each.

@@ -2,12 +2,11 @@
 
 use crate::network::{Network, Sent, Station};
 use polyrail_bearer::{
-    Address, Bearer, Capabilities, Network as Subnet, Notice, NoticeCode, RxBatch, SendOutcome,
+    Address, Bearer, Capabilities, Descriptors, Network as Subnet, Notice, NoticeCode, RxBatch, SendOutcome,
     TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX, Transmit,
 };
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The network as it is shared by all bearers of a run. The run is single-threaded; the lock only satisfies
@@ -149,7 +148,7 @@ impl Bearer for SimBearer {
         self.hand_over(None, bytes.len())
     }
 
-    fn recv(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+    fn recv(&mut self, batch: &mut RxBatch, _thorough: bool) -> io::Result<usize> {
         let station = self.station;
         Ok(self.receive(batch, |network| network.recv(station)))
     }
@@ -181,8 +180,8 @@ impl Bearer for SimBearer {
         self.capabilities.send_buffer_bytes = granted;
     }
 
-    fn fds(&self) -> Vec<RawFd> {
-        Vec::new()
+    fn fds(&self) -> Descriptors {
+        Descriptors::default()
     }
 }
 
@@ -216,9 +215,9 @@ mod tests {
         let bytes: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
         assert!(matches!(send(&mut a, b.local().address, &bytes, 1_472), SendOutcome::Sent));
         let mut batch = RxBatch::new(4);
-        assert_eq!(b.recv(&mut batch).unwrap(), 0, "not before its time");
+        assert_eq!(b.recv(&mut batch, true).unwrap(), 0, "not before its time");
         settle(&network);
-        assert_eq!(b.recv(&mut batch).unwrap(), 1);
+        assert_eq!(b.recv(&mut batch, true).unwrap(), 1);
         let group = batch.iter().next().unwrap();
         assert_eq!((group.from, group.stride, group.bytes), (a.local().address, 1_472, &bytes[..]));
     }
@@ -239,7 +238,7 @@ mod tests {
         settle(&network);
         let mut batch = RxBatch::new(4);
         assert_eq!(a.recv_beacons(&mut batch).unwrap(), 0);
-        assert_eq!(b.recv(&mut batch).unwrap(), 0);
+        assert_eq!(b.recv(&mut batch, true).unwrap(), 0);
         assert_eq!(b.recv_beacons(&mut batch).unwrap(), 1);
     }
 

@@ -80,7 +80,7 @@ impl Naive {
 
     fn receive(&mut self, now_ns: u64) {
         let mut batch = std::mem::replace(&mut self.batch, RxBatch::new(0));
-        while self.bearer.recv(&mut batch).is_ok_and(|groups| groups > 0) {
+        while self.bearer.recv(&mut batch, true).is_ok_and(|groups| groups > 0) {
             for group in batch.iter() {
                 let Some(peer) = (0..self.peers.len()).find(|peer| address(*peer, 0) == group.from) else {
                     continue;

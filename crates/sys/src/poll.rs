@@ -1,7 +1,5 @@
-//! Waiting for a few descriptors that are busy at other times.
-//!
-//! An epoll set is told of every datagram on every socket in it, whether anybody waits or not, which costs each sender
-//! on this machine half a microsecond per datagram. `ppoll` registers for the time of the wait only.
+//! Waiting for a few descriptors, with what to wait for said anew each time: the sockets of a node come and go, and
+//! room is waited for only where there is none.
 
 use std::io;
 use std::os::fd::RawFd;

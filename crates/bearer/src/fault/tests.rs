@@ -18,7 +18,7 @@ fn run(seed: u64, faults: Faults, trains: u32) -> Vec<Vec<u8>> {
     }
     let mut own = RxBatch::new(1);
     while !a.delayed.is_empty() {
-        a.recv(&mut own).unwrap();
+        a.recv(&mut own, true).unwrap();
     }
     collect(&mut b, &mut got);
     got
@@ -26,7 +26,7 @@ fn run(seed: u64, faults: Faults, trains: u32) -> Vec<Vec<u8>> {
 
 fn collect(bearer: &mut MemoryBearer, got: &mut Vec<Vec<u8>>) {
     let mut batch = RxBatch::new(8);
-    while bearer.recv(&mut batch).unwrap() > 0 {
+    while bearer.recv(&mut batch, true).unwrap() > 0 {
         got.extend(batch.iter().flat_map(|group| group.datagrams()).map(<[u8]>::to_vec));
         batch.clear();
     }
@@ -87,10 +87,10 @@ fn silence_strikes_both_ways_and_ends() {
     send_plain(&mut b, Address::Memory(1), b"in", 2);
     a.broadcast(b"beacon");
     b.broadcast(b"beacon");
-    assert_eq!(a.recv(&mut batch).unwrap() + a.recv_beacons(&mut batch).unwrap(), 0);
-    assert_eq!(b.recv(&mut batch).unwrap(), 0);
+    assert_eq!(a.recv(&mut batch, true).unwrap() + a.recv_beacons(&mut batch).unwrap(), 0);
+    assert_eq!(b.recv(&mut batch, true).unwrap(), 0);
     control.silence(false);
-    assert_eq!(a.recv(&mut batch).unwrap(), 0, "what came in silence is gone");
+    assert_eq!(a.recv(&mut batch, true).unwrap(), 0, "what came in silence is gone");
     send_plain(&mut a, Address::Memory(2), b"out", 3);
-    assert_eq!(b.recv(&mut batch).unwrap(), 1);
+    assert_eq!(b.recv(&mut batch, true).unwrap(), 1);
 }

@@ -7,6 +7,7 @@ use polyrail_sys::interface::{self, Interface};
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
 use super::offload::Offload;
+use super::sockets::{Setup, Sockets};
 use super::trouble::Trouble;
 use super::{Beacon, UdpBearer, header_bytes, plain};
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
@@ -79,13 +80,21 @@ impl UdpBearer {
         let interface = find(&config.interface)?;
         let scoped = scoped(config.address, &interface);
         let mut facts = Facts::default();
-        let data = UdpSocket::new(config.address.is_ipv6())?;
-        facts.device_bound = bind_device(&data, &interface)?;
-        data.set_receive_errors()?;
-        data.set_path_mtu_probe()?;
-        data.set_receive_ecn()?;
-        // Routers mark only what says it understands marks: ECT(0).
-        data.set_ecn(2)?;
+        let limit = config.socket_buffer_bytes_max.unwrap_or(u32::MAX);
+        let mut setup = Setup {
+            v6: config.address.is_ipv6(),
+            device: Some(interface.name.clone()),
+            gro: false,
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES.min(limit),
+        };
+        let data = match setup.socket() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                setup.device = None;
+                setup.socket()?
+            }
+            result => result?,
+        };
+        facts.device_bound = setup.device.is_some();
         facts.port_taken = bind_port(&data, scoped, config.port)?;
         // Beacons leave by the data socket: where they come from is where their sender is reached.
         data.set_multicast_interface(interface.index, config.address)?;
@@ -93,6 +102,7 @@ impl UdpBearer {
         data.set_multicast_loop(true)?;
 
         let mut capabilities = capabilities(&config, &interface, &data);
+        setup.gro = capabilities.gro;
         facts.buffer_warning = size_buffers(&config, &data, &mut capabilities)?;
         let beacon = match open_beacon(&config, &interface, scoped) {
             Ok(beacon) => beacon,
@@ -104,6 +114,8 @@ impl UdpBearer {
         capabilities.broadcast = beacon.is_some();
         let prefix_bits = interface.addresses.iter().find(|a| a.ip == config.address).map(|a| a.prefix_bits);
         let prefix_bits = prefix_bits.unwrap_or(if config.address.is_ipv6() { 128 } else { 32 });
+        let mut local = scoped;
+        local.set_port(data.local_address()?.port());
         Ok(UdpBearer {
             name: format!("udp/{}", interface.name),
             scope_id: interface.index,
@@ -111,12 +123,11 @@ impl UdpBearer {
             offload: Offload::new(capabilities.segments_max > 1),
             device: interface.name,
             capabilities,
-            data,
+            sockets: Sockets::new(setup, data, local),
             beacon,
             queue: RecvQueue::new(GROUPS_PER_CALL),
             trouble: Trouble::default(),
             held: None,
-            calm: true,
             facts,
         })
     }
@@ -219,7 +230,7 @@ fn open_beacon(config: &UdpConfig, interface: &Interface, local: SocketAddr) -> 
     probe.connect(group)?;
 
     let socket = UdpSocket::new(v6)?;
-    socket.set_reuse_address()?;
+    socket.set_reuse_address(true)?;
     bind_device(&socket, interface)?;
     // Bound to the group, it does not compete for unicast datagrams that others get on the same port.
     socket.bind(group)?;

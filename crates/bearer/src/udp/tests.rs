@@ -70,7 +70,7 @@ fn the_end_of_a_train_waits_for_room_and_then_goes_first() {
     let mut got = Vec::new();
     while got.len() < 4 {
         batch.clear();
-        bearer.recv(&mut batch).unwrap();
+        bearer.recv(&mut batch, true).unwrap();
         got.extend(batch.iter().flat_map(|group| group.datagrams().map(<[u8]>::to_vec).collect::<Vec<_>>()));
     }
     assert_eq!(got, [b"aa".to_vec(), b"bb".to_vec(), b"c".to_vec(), b"next".to_vec()]);
@@ -83,11 +83,11 @@ fn a_train_goes_one_by_one_when_offload_fails() {
     let to = bearer.local().address;
     let (bytes, mut batch, mut notices) = ([7u8; 2_500], RxBatch::new(8), Vec::new());
     // The kernel refuses to cut what carries no checksum.
-    bearer.data.set_checksums(false).unwrap();
+    bearer.sockets.common().set_checksums(false).unwrap();
     for segments_max in [1, 1, 64] {
         let transmit = Transmit { to, segment_bytes: 1_000, bytes: 2_500, slices: &[IoSlice::new(&bytes)] };
         if segments_max == 64 {
-            bearer.data.set_checksums(true).unwrap();
+            bearer.sockets.common().set_checksums(true).unwrap();
             bearer.offload = Offload::Off { retry_at_ns: 0 };
         }
         assert!(matches!(bearer.send(&transmit), SendOutcome::Sent));
@@ -95,7 +95,7 @@ fn a_train_goes_one_by_one_when_offload_fails() {
         let mut sizes = Vec::new();
         while sizes.len() < 3 {
             batch.clear();
-            bearer.recv(&mut batch).unwrap();
+            bearer.recv(&mut batch, true).unwrap();
             sizes.extend(
                 batch.iter().flat_map(|group| group.datagrams().map(<[u8]>::len).collect::<Vec<_>>()),
             );
@@ -104,4 +104,81 @@ fn a_train_goes_one_by_one_when_offload_fails() {
         bearer.notices(&mut notices);
     }
     assert_eq!(notices, [Notice::GsoOff]);
+}
+
+/// Sends the number as a datagram of its own.
+fn send_number(from: &mut UdpBearer, to: Address, number: u32) {
+    let bytes = number.to_be_bytes();
+    let transmit = Transmit { to, segment_bytes: 4, bytes: 4, slices: &[IoSlice::new(&bytes)] };
+    assert!(matches!(from.send(&transmit), SendOutcome::Sent));
+}
+
+/// The next datagram's number and sender, wherever it came in.
+fn next_number(at: &mut UdpBearer) -> (u32, Address) {
+    let mut batch = RxBatch::new(1);
+    while at.recv(&mut batch, true).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    let group = batch.iter().next().unwrap();
+    (u32::from_be_bytes(group.bytes.try_into().unwrap()), group.from)
+}
+
+#[test]
+fn peers_that_talk_much_get_lines_and_nothing_is_lost_or_late() {
+    for address in ["127.0.0.1", "::1"] {
+        let config = UdpConfig { beacon_port: 0, ..UdpConfig::new("lo", address.parse().unwrap()) };
+        let open = || UdpBearer::open(config.clone()).unwrap();
+        let (mut a, mut b, mut c) = (open(), open(), open());
+        let (to_a, to_b, to_c) = (a.local().address, b.local().address, c.local().address);
+        for number in 0..1_000 {
+            send_number(&mut a, to_b, number);
+            assert_eq!(next_number(&mut b), (number, to_a));
+            send_number(&mut b, to_a, number);
+            assert_eq!(next_number(&mut a), (number, to_b));
+        }
+        assert_eq!((a.sockets.count(), b.sockets.count()), (2, 2));
+        assert_eq!((a.fds().data.len(), a.fds_version(), c.fds_version()), (2, 1, 0));
+        send_number(&mut c, to_a, 7);
+        assert_eq!(next_number(&mut a), (7, to_c), "strangers come by the common socket");
+        send_number(&mut a, to_c, 8);
+        assert_eq!(next_number(&mut c), (8, to_a), "one address, whichever socket it is sent by");
+
+        let thief = UdpSocket::new(address.contains(':')).unwrap();
+        thief.set_reuse_address(true).unwrap();
+        let Address::Ip(taken) = to_a else { unreachable!() };
+        assert_eq!(thief.bind(taken).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}
+
+#[test]
+fn the_line_that_is_used_least_gives_way() {
+    let mut a = UdpBearer::open(config()).unwrap();
+    let mut others: Vec<UdpBearer> = (0..7).map(|_| UdpBearer::open(config()).unwrap()).collect();
+    let talk = |a: &mut UdpBearer, other: &mut UdpBearer, trains: u32| {
+        let to = other.local().address;
+        for number in 0..trains {
+            send_number(a, to, number);
+            assert_eq!(next_number(other).0, number);
+        }
+        a.sockets.reaching(a.target(&to).unwrap()) != 0
+    };
+    for other in &mut others[..4] {
+        assert!(talk(&mut a, other, 300));
+    }
+    assert!(!talk(&mut a, &mut others[4], 200), "not enough yet");
+    // Three of the lines are in use; the fourth, which is not, is given to the next who needs it more.
+    for other in &mut others[1..4] {
+        assert!(talk(&mut a, other, 300));
+    }
+    assert!(talk(&mut a, &mut others[4], 600));
+    assert_eq!(a.sockets.count(), 5);
+    assert!(!talk(&mut a, &mut others[0], 1) && talk(&mut a, &mut others[3], 1));
+    // Many peers with little to say take nobody's line.
+    let version = a.fds_version();
+    for _ in 0..20 {
+        for other in &mut others {
+            talk(&mut a, other, 5);
+        }
+    }
+    assert_eq!(a.fds_version(), version);
 }

@@ -71,16 +71,35 @@ impl UdpBearer {
         if self.held.is_some() && !self.flush_held() {
             return SendOutcome::WouldBlock;
         }
+        let index = self.sockets.toward(to);
+        let sent = self.send_whole(index, to, train, segments, largest);
+        if matches!(sent, SendOutcome::WouldBlock) {
+            self.sockets.full = index;
+        }
+        sent
+    }
+
+    /// Sends a train by the socket `index`: in one call if it can be.
+    fn send_whole(
+        &mut self,
+        index: usize,
+        to: SocketAddr,
+        train: &Transmit<'_>,
+        segments: usize,
+        largest: usize,
+    ) -> SendOutcome {
+        let data = self.sockets.get(index);
+        let (socket, name) = (&data.socket, data.name(to));
         if segments == 1 {
-            return outcome(self.trouble.retry(&self.data, |data| data.send_to(to, train.slices, None)));
+            return outcome(self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, None)));
         }
         if !self.offload.usable(monotonic_ns) {
-            return self.send_one_by_one(to, train);
+            return self.send_one_by_one(index, to, train);
         }
         let stride = Some(largest as u16);
-        match self.trouble.retry(&self.data, |data| data.send_to(to, train.slices, stride)) {
+        match self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, stride)) {
             Err(error) if blames_offload(&error) => {
-                let result = self.send_one_by_one(to, train);
+                let result = self.send_one_by_one(index, to, train);
                 if matches!(result, SendOutcome::Sent) {
                     self.on_offload_failed();
                 }
@@ -104,12 +123,14 @@ impl UdpBearer {
 
     /// Sends without offload. All or nothing as far as the caller can tell: once the kernel has taken the
     /// beginning, the end is kept until there is room.
-    fn send_one_by_one(&mut self, to: SocketAddr, train: &Transmit<'_>) -> SendOutcome {
+    fn send_one_by_one(&mut self, index: usize, to: SocketAddr, train: &Transmit<'_>) -> SendOutcome {
+        let data = self.sockets.get(index);
+        let (socket, name) = (&data.socket, data.name(to));
         let cut = Cut::new(train.slices, train.segment_bytes);
         let segments = cut.segments();
         let mut sent = 0;
         while sent < segments.len() {
-            match self.trouble.retry(&self.data, |data| data.send_segments(to, &segments[sent..])) {
+            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments[sent..])) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => {
                     let bytes = join(&segments[sent..]);
@@ -126,16 +147,22 @@ impl UdpBearer {
     /// a loss on the wire would.
     pub(super) fn flush_held(&mut self) -> bool {
         let Some(held) = &mut self.held else { return true };
+        let index = self.sockets.reaching(held.to);
+        let data = self.sockets.get(index);
+        let (socket, name) = (&data.socket, data.name(held.to));
         while held.sent < held.bytes.len() {
             let slices = [IoSlice::new(&held.bytes[held.sent..])];
             let cut = Cut::new(&slices, held.segment_bytes);
             let segments = cut.segments();
-            match self.trouble.retry(&self.data, |data| data.send_segments(held.to, &segments)) {
+            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments)) {
                 Ok(count) => {
                     let bytes = segments[..count].iter().flat_map(|one| one.iter()).map(|slice| slice.len());
                     held.sent += bytes.sum::<usize>();
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.sockets.full = index;
+                    return false;
+                }
                 Err(_) => break,
             }
         }

@@ -54,20 +54,27 @@ pub fn send_ok(bearer: &mut dyn Bearer, to: Address, train: &Train<'_>) {
     assert!(matches!(outcome, SendOutcome::Sent), "{outcome:?}");
 }
 
-fn wait(fd: i32, interest: Interest) {
+fn wait(fds: &[i32], interest: Interest) {
     let (epoll, mut events) = (Epoll::new().unwrap(), Events::new(1));
-    epoll.add(fd, 0, interest).unwrap();
+    for fd in fds {
+        epoll.add(*fd, 0, interest).unwrap();
+    }
     assert_eq!(epoll.wait(&mut events, Some(PATIENCE_NS)).unwrap(), 1, "waited in vain");
 }
 
-/// Waits until descriptor `index` of the bearer is readable.
-pub fn wait_readable(bearer: &dyn Bearer, index: usize) {
-    wait(bearer.fds()[index], Interest::READ);
+/// Waits until data has arrived.
+pub fn wait_readable(bearer: &dyn Bearer) {
+    wait(&bearer.fds().data, Interest::READ);
 }
 
-/// Waits until the data descriptor is writable.
+/// Waits until a beacon has arrived.
+pub fn wait_beacon(bearer: &dyn Bearer) {
+    wait(bearer.fds().beacon.as_slice(), Interest::READ);
+}
+
+/// Waits until there is room for what was refused.
 pub fn wait_writable(bearer: &dyn Bearer) {
-    wait(bearer.fds()[0], Interest::WRITE);
+    wait(&[bearer.fds().room], Interest::WRITE);
 }
 
 /// A group as received: sender, stride, datagrams.
@@ -78,7 +85,7 @@ pub fn groups_now(bearer: &mut dyn Bearer) -> Vec<Group> {
     let (mut batch, mut out) = (RxBatch::new(32), Vec::new());
     loop {
         batch.clear();
-        let count = bearer.recv(&mut batch).unwrap();
+        let count = bearer.recv(&mut batch, true).unwrap();
         assert_eq!(count, batch.len());
         if count == 0 {
             return out;
@@ -92,7 +99,7 @@ pub fn groups_now(bearer: &mut dyn Bearer) -> Vec<Group> {
 pub fn groups(bearer: &mut dyn Bearer, datagrams: usize) -> Vec<Group> {
     let mut out: Vec<Group> = Vec::new();
     while out.iter().map(|group| group.2.len()).sum::<usize>() < datagrams {
-        wait_readable(bearer, 0);
+        wait_readable(bearer);
         out.extend(groups_now(bearer));
     }
     out

@@ -6,9 +6,11 @@ use polyrail_proto::Store;
 use polyrail_proto::id::{BufferId, NodeId, PortId};
 use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::{Backing, Buffer, Engine as Pair, QueuePair, Sizes};
+use polyrail_sys::eventfd::EventFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// What a buffer number stands for: two bits of kind, 14 of client, 24 of place, 24 of the sender's cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +63,8 @@ pub(super) struct Slot {
     consumed_seen: (u64, u64),
     knows_names: bool,
     dirty: bool,
+    /// Signalled when something is put into the queue, for a client that waits on descriptors.
+    arrived: Option<Arc<EventFd>>,
 }
 
 /// Memory of all clients.
@@ -118,6 +122,7 @@ impl EngineStore {
             consumed_seen: (0, 0),
             knows_names: false,
             dirty: false,
+            arrived: None,
         });
         self.by_port.insert(port, index);
         Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange))
@@ -193,8 +198,9 @@ impl EngineStore {
         }
     }
 
-    /// Makes what was staged visible, and wakes clients that sleep. Returns how many were told something.
-    pub(super) fn publish(&mut self, names_generation: u64) -> u32 {
+    /// Makes what was staged visible, and wakes clients that sleep; `rang` says whether there were any. Returns how many
+    /// were told something.
+    pub(super) fn publish(&mut self, names_generation: u64, rang: &mut bool) -> u32 {
         let mut told = 0;
         let renamed = self.names_generation != names_generation;
         self.names_generation = names_generation;
@@ -215,10 +221,21 @@ impl EngineStore {
                 told += 1;
                 slot.pair.cq.publish();
                 slot.pair.words.completed.store(slot.completed);
-                slot.pair.client_bell.ring();
+                *rang |= slot.pair.client_bell.ring();
+                if let Some(arrived) = &slot.arrived {
+                    arrived.signal();
+                }
             }
         }
         told
+    }
+
+    /// Signals `arrived` whenever something is put into the queue of `port`, and now for what may be there.
+    pub(super) fn watch(&mut self, port: PortId, arrived: Arc<EventFd>) {
+        if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
+            arrived.signal();
+            slot.arrived = Some(arrived);
+        }
     }
 
     /// Ports whose clients gave memory back since the last call.

@@ -2,7 +2,7 @@
 
 use super::command::{Completion, FailureCode};
 use super::store::{COOKIE_MASK, Place};
-use super::{Attached, Budget, Engine, Work, media};
+use super::{Attached, Budget, Engine, Look, Work, media};
 use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
 use polyrail_proto::Event;
@@ -12,7 +12,7 @@ use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use std::io::IoSlice;
 
-/// The quiet bearers are looked at every so many turns, or after so long (each empty look is a system call).
+/// Quiet sockets are looked at every so many turns, or after so long (each empty look is a system call).
 const QUIET_TURNS: u64 = 16;
 const QUIET_SPAN: Duration = Duration::us(20);
 /// Beacons may wait.
@@ -43,14 +43,15 @@ impl Engine {
         }
         let before = work.done;
         self.receive(now, budget, due, &mut work);
-        if work.done > before || due || budget.thorough || self.unfinished {
+        let pressing = work.done > before || due || budget.thorough || self.unfinished;
+        if pressing {
             // A timer fires only when nothing that could speak against it is waiting to be read.
             if due && work.drained {
                 self.node.handle_timeout(now, &mut self.store);
             }
             self.transmit(now, budget, &mut work);
-            self.settle(now, &mut work);
-        } else if work.done > 0 {
+        }
+        if pressing || work.done > 0 {
             self.settle(now, &mut work);
         }
         // What is due may wait for room in a bearer, which is asked no more often than that.
@@ -64,7 +65,7 @@ impl Engine {
     fn settle(&mut self, now: Instant, work: &mut Work) {
         work.done += self.deliver();
         self.finish_closing(now);
-        work.done += self.store.publish(self.node.table().generation());
+        work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
         self.unfinished = !work.drained || work.blocked;
     }
@@ -83,30 +84,42 @@ impl Engine {
     // ----- in ------------------------------------------------------------------------------------------------
 
     fn receive(&mut self, now: Instant, budget: Budget, due: bool, work: &mut Work) {
-        let thorough = budget.thorough || due;
+        let thorough = due || (budget.thorough && budget.look != Look::Inside);
         for index in 0..self.bearers.len() {
-            let entry = &self.bearers[index];
-            let quiet = (index != self.hot || budget.sending) && !entry.loopback;
-            let waiting = quiet
-                && !thorough
-                && !self.turns.is_multiple_of(QUIET_TURNS)
-                && now.since(entry.polled_at) < QUIET_SPAN;
-            if waiting {
+            let entry = &mut self.bearers[index];
+            let everywhere = match budget.look {
+                Look::Everywhere => true,
+                Look::Inside => due,
+                Look::Busy => {
+                    due || self.turns.is_multiple_of(QUIET_TURNS) || now.since(entry.looked_at) >= QUIET_SPAN
+                }
+            };
+            let near = index == self.hot && budget.look == Look::Busy && !budget.sending;
+            if !(near || everywhere || entry.loopback) {
                 continue;
             }
-            self.receive_from(index, now, budget, thorough, work);
-            if budget.thorough || self.turns.is_multiple_of(BEACON_TURNS) {
+            if everywhere {
+                entry.looked_at = now;
+            }
+            self.receive_from(index, now, budget, (everywhere, thorough), work);
+            if thorough || self.turns.is_multiple_of(BEACON_TURNS) {
                 self.receive_beacons(index, now, work);
             }
         }
     }
 
-    fn receive_from(&mut self, index: usize, now: Instant, budget: Budget, to_end: bool, work: &mut Work) {
-        self.bearers[index].polled_at = now;
+    fn receive_from(
+        &mut self,
+        index: usize,
+        now: Instant,
+        budget: Budget,
+        (everywhere, to_end): (bool, bool),
+        work: &mut Work,
+    ) {
         let (mut bytes, mut calls) = (0, 0);
         loop {
             self.batch.clear();
-            let got = self.bearers[index].bearer.recv(&mut self.batch).unwrap_or(0);
+            let got = self.bearers[index].bearer.recv(&mut self.batch, everywhere).unwrap_or(0);
             if got == 0 {
                 break;
             }
@@ -280,6 +293,9 @@ impl Engine {
             self.events.pop_front();
         }
         self.events.push_back(event);
+        if let Some(news) = &self.news {
+            news.signal();
+        }
     }
 
     fn finish_closing(&mut self, now: Instant) {

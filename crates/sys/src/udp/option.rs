@@ -9,9 +9,10 @@ use super::UdpSocket;
 use crate::call::{get_option, set_option, set_option_bytes};
 
 impl UdpSocket {
-    /// Lets several sockets have one address: for multicast, where each then gets every datagram.
-    pub fn set_reuse_address(&self) -> io::Result<()> {
-        self.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+    /// Lets several sockets have one address, if all of them want it at the time of binding: for multicast, where each
+    /// then gets every datagram, and for connected sockets, which get what comes from their other end.
+    pub fn set_reuse_address(&self, on: bool) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, on.into())
     }
 
     /// Sends and receives through interface `device` only. Old kernels want privilege for it (EPERM).

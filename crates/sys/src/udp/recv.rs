@@ -105,8 +105,8 @@ impl RecvQueue {
 
 impl UdpSocket {
     /// Fills `buffers` in order with what has arrived, one datagram or group each; how many were filled.
-    /// [`RecvQueue::get`] tells about each. Offering one buffer is cheaper than offering many and finding one
-    /// datagram, and much cheaper than finding none. Never waits: WouldBlock when nothing is there.
+    /// [`RecvQueue::get`] tells about each. An empty look that offers one buffer is cheaper than one that offers many.
+    /// Never waits: WouldBlock when nothing is there.
     ///
     /// # Errors
     /// Those of `recvmmsg`, among them asynchronous errors pending on the socket: read the error queue and try

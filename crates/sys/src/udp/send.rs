@@ -15,21 +15,22 @@ pub const SLICES_MAX: usize = 1_024;
 const SEGMENTS_MAX: usize = 64;
 
 impl UdpSocket {
-    /// Sends `slices`, one after the other, as one datagram; with `segment_bytes` as a train of datagrams of
-    /// that size, cut by the kernel or the interface. Never waits. At most [`SLICES_MAX`] slices.
+    /// Sends `slices`, one after the other, as one datagram to `to`, or to the other end of a connected socket if
+    /// that is `None`; with `segment_bytes` as a train of datagrams of that size, cut by the kernel or the interface.
+    /// Never waits. At most [`SLICES_MAX`] slices.
     ///
     /// # Errors
     /// Those of `sendmsg`, and whatever asynchronous error was pending on the socket, in which case nothing was
     /// sent: read the error queue and try again.
     pub fn send_to(
         &self,
-        to: SocketAddr,
+        to: Option<SocketAddr>,
         slices: &[IoSlice<'_>],
         segment_bytes: Option<u16>,
     ) -> io::Result<usize> {
-        let mut to = SocketAddress::from(to);
+        let mut to = to.map(SocketAddress::from);
         let mut control = segment_bytes.map(Control::segment);
-        let mut message = header(&mut to, slices);
+        let mut message = header(to.as_mut(), slices);
         if let Some((control, length)) = &mut control {
             message.msg_control = control.bytes.as_mut_ptr().cast();
             message.msg_controllen = *length as _;
@@ -40,16 +41,16 @@ impl UdpSocket {
         check_size(unsafe { libc::sendmsg(self.raw(), &raw const message, flags) })
     }
 
-    /// Sends each of `segments` (at most 64) as one datagram to `to`, all by one call, without any offload; how
-    /// many were taken.
+    /// Sends each of `segments` (at most 64) as one datagram to `to` (`None`: the other end of a connected socket), all
+    /// by one call, without any offload; how many were taken.
     ///
     /// # Errors
     /// As for `send_to`, when not even the first was taken.
-    pub fn send_segments(&self, to: SocketAddr, segments: &[&[IoSlice<'_>]]) -> io::Result<usize> {
-        let mut to = SocketAddress::from(to);
+    pub fn send_segments(&self, to: Option<SocketAddr>, segments: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        let mut to = to.map(SocketAddress::from);
         let mut messages = Vec::with_capacity(segments.len().min(SEGMENTS_MAX));
         for slices in segments.iter().take(SEGMENTS_MAX) {
-            messages.push(libc::mmsghdr { msg_hdr: header(&mut to, slices), msg_len: 0 });
+            messages.push(libc::mmsghdr { msg_hdr: header(to.as_mut(), slices), msg_len: 0 });
         }
         let (fd, count) = (self.raw(), messages.len() as libc::c_uint);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -61,11 +62,13 @@ impl UdpSocket {
 }
 
 /// A message to `to` with the given payload. The pointers in it are good as long as both arguments live.
-fn header(to: &mut SocketAddress, slices: &[IoSlice<'_>]) -> libc::msghdr {
+fn header(to: Option<&mut SocketAddress>, slices: &[IoSlice<'_>]) -> libc::msghdr {
     // SAFETY: the structure is plain data; zeros are a valid value of it.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_namelen = to.len();
-    message.msg_name = to.as_mut_ptr().cast();
+    if let Some(to) = to {
+        message.msg_namelen = to.len();
+        message.msg_name = to.as_mut_ptr().cast();
+    }
     message.msg_iov = slices.as_ptr().cast_mut().cast();
     message.msg_iovlen = slices.len() as _;
     message

@@ -1,0 +1,221 @@
+//! The data sockets: a common one for everybody, and a *line* of its own for each of the few peers that are talked to
+//! most.
+//!
+//! A line is a connected socket with the same local address. The kernel knows its route beforehand, at both ends, which
+//! is an eighth of a small message's round trip through veth. It hands to a line what comes from its peer, and all else
+//! to the common socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use polyrail_sys::udp::UdpSocket;
+
+/// Most lines: each one more is one more socket to look at.
+const LINES_MAX: usize = 4;
+/// Trains to one peer that are worth a line.
+const LINE_TRAINS: u32 = 256;
+/// Peers without a line that are counted at a time.
+const CANDIDATES_MAX: usize = 16;
+/// No send buffer is smaller: one train must find room.
+const SEND_BUFFER_BYTES_MIN: u32 = 65_536;
+
+/// What every data socket is set to.
+pub(super) struct Setup {
+    pub v6: bool,
+    /// The interface to be tied to, where that is allowed.
+    pub device: Option<String>,
+    pub gro: bool,
+    /// As asked of the kernel.
+    pub receive_buffer_bytes: u32,
+}
+
+impl Setup {
+    /// A new socket with these settings but the buffers, not yet bound.
+    pub fn socket(&self) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::new(self.v6)?;
+        if let Some(device) = &self.device {
+            socket.bind_to_device(device)?;
+        }
+        socket.set_receive_errors()?;
+        socket.set_path_mtu_probe()?;
+        socket.set_receive_ecn()?;
+        // Routers mark only what says it understands marks: ECT(0).
+        socket.set_ecn(2)?;
+        Ok(socket)
+    }
+}
+
+/// One data socket.
+pub(super) struct Data {
+    pub socket: UdpSocket,
+    /// The other end of a line.
+    pub peer: Option<SocketAddr>,
+    /// The last look found nothing: the next one, which will most likely find nothing either, is a cheap one.
+    pub calm: bool,
+    /// Trains sent since lines were last compared.
+    trains: u32,
+}
+
+impl Data {
+    fn new(socket: UdpSocket, peer: Option<SocketAddr>) -> Data {
+        Data { socket, peer, calm: true, trains: 0 }
+    }
+
+    /// The address that a call has to name to reach `to` by this socket.
+    pub fn name(&self, to: SocketAddr) -> Option<SocketAddr> {
+        self.peer.is_none().then_some(to)
+    }
+}
+
+pub(super) struct Sockets {
+    setup: Setup,
+    local: SocketAddr,
+    /// The common socket, then the lines.
+    all: Vec<Data>,
+    /// Peers without a line, and how many trains they had.
+    candidates: Vec<(SocketAddr, u32)>,
+    send_buffer_bytes: u32,
+    /// The socket that gave something last.
+    pub hot: usize,
+    /// The socket that had no room at the last try.
+    pub full: usize,
+    /// Changes with the set of sockets.
+    pub version: u32,
+}
+
+impl Sockets {
+    /// `common` is bound to `local`, whose port is known.
+    pub fn new(setup: Setup, common: UdpSocket, local: SocketAddr) -> Sockets {
+        let all = vec![Data::new(common, None)];
+        let candidates = Vec::new();
+        Sockets { setup, local, all, candidates, send_buffer_bytes: 0, hot: 0, full: 0, version: 0 }
+    }
+
+    pub fn common(&self) -> &UdpSocket {
+        &self.all[0].socket
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn get(&self, index: usize) -> &Data {
+        &self.all[index]
+    }
+
+    pub fn get_mut(&mut self, index: usize) -> &mut Data {
+        &mut self.all[index]
+    }
+
+    /// The socket for one more train to `to`. A peer that has had many gets a line, if need be that of one that has
+    /// had fewer meanwhile.
+    pub fn toward(&mut self, to: SocketAddr) -> usize {
+        if let Some(index) = self.line_of(to) {
+            let line = &mut self.all[index];
+            line.trains = line.trains.saturating_add(1);
+            return index;
+        }
+        if !self.earns_line(to) {
+            return 0;
+        }
+        // What cannot be opened (no descriptors, no route) is done without, until as many trains have gone again.
+        self.open_line(to).unwrap_or(0)
+    }
+
+    /// The socket for what is left of a train to `to`.
+    pub fn reaching(&self, to: SocketAddr) -> usize {
+        self.line_of(to).unwrap_or(0)
+    }
+
+    fn line_of(&self, to: SocketAddr) -> Option<usize> {
+        self.all.iter().position(|data| data.peer == Some(to))
+    }
+
+    /// Counts a train to a peer without a line; whether it has now had enough of them.
+    fn earns_line(&mut self, to: SocketAddr) -> bool {
+        if let Some((_, trains)) = self.candidates.iter_mut().find(|(peer, _)| *peer == to) {
+            *trains += 1;
+            return *trains >= LINE_TRAINS && self.compare(to);
+        }
+        if self.candidates.len() == CANDIDATES_MAX {
+            // Whoever had least makes room; the newcomer takes the count over, so that one of many can get ahead.
+            let least = (0..CANDIDATES_MAX).min_by_key(|i| self.candidates[*i].1).unwrap_or(0);
+            self.candidates[least].0 = to;
+            self.candidates[least].1 += 1;
+        } else {
+            self.candidates.push((to, 1));
+        }
+        false
+    }
+
+    /// Whether there is a place for a line to `to`; all counts begin anew.
+    fn compare(&mut self, to: SocketAddr) -> bool {
+        let mut place = self.all.len() <= LINES_MAX;
+        if !place
+            && let Some(least) = (1..self.all.len()).min_by_key(|i| self.all[*i].trains)
+            && self.all[least].trains < LINE_TRAINS
+        {
+            self.all.remove(least);
+            (self.hot, self.full) = (0, 0);
+            self.version += 1;
+            place = true;
+        }
+        for data in &mut self.all {
+            data.trains = 0;
+        }
+        self.candidates.retain(|(peer, _)| *peer != to);
+        for (_, trains) in &mut self.candidates {
+            *trains = 0;
+        }
+        place
+    }
+
+    fn open_line(&mut self, peer: SocketAddr) -> io::Result<usize> {
+        let socket = self.setup.socket()?;
+        if self.setup.gro {
+            socket.set_gro(true)?;
+        }
+        socket.set_receive_buffer(self.setup.receive_buffer_bytes)?;
+        // The address is shared for this moment only: nobody else is to bind to it later.
+        self.share(true)?;
+        let bound = socket
+            .set_reuse_address(true)
+            .and_then(|()| socket.bind(self.local))
+            .and_then(|()| socket.connect(peer))
+            .and_then(|()| socket.set_reuse_address(false));
+        self.share(false)?;
+        bound?;
+        self.all.push(Data::new(socket, Some(peer)));
+        self.version += 1;
+        if self.send_buffer_bytes > 0 {
+            self.set_send_buffer(self.send_buffer_bytes)?;
+        }
+        Ok(self.all.len() - 1)
+    }
+
+    fn share(&self, on: bool) -> io::Result<()> {
+        self.all.iter().try_for_each(|data| data.socket.set_reuse_address(on))
+    }
+
+    /// Sets the send buffers; what was granted to the largest. The lines share the bytes, for they share the medium.
+    pub fn set_send_buffer(&mut self, bytes: u32) -> io::Result<u32> {
+        self.send_buffer_bytes = bytes;
+        let lines = self.all.len() as u32 - 1;
+        let share = (bytes / lines.max(1)).max(SEND_BUFFER_BYTES_MIN.min(bytes));
+        let mut granted = 0;
+        for data in &self.all {
+            granted = data.socket.set_send_buffer(share)?.max(granted);
+        }
+        Ok(granted)
+    }
+
+    /// Bytes in all the kernel's queues.
+    pub fn queued_bytes(&self) -> u32 {
+        self.all.iter().map(|data| data.socket.queued_bytes().unwrap_or(0)).sum()
+    }
+
+    pub fn fds(&self) -> Vec<RawFd> {
+        self.all.iter().map(|data| data.socket.as_raw_fd()).collect()
+    }
+}
