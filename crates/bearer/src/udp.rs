@@ -187,13 +187,13 @@ impl Bearer for UdpBearer {
         let mut sum = 0;
         for index in (first..count).chain(0..first) {
             let data = self.sockets.get_mut(index);
-            let groups_max = if data.calm { 1 } else { usize::MAX };
+            let groups_max = if data.found > 1 { usize::MAX } else { 1 };
             let got = match receive(&data.socket, &mut self.queue, &mut self.trouble, batch, groups_max) {
                 // What the others gave is not to be lost for the trouble of one.
                 Err(_) if sum > 0 => break,
                 result => result?,
             };
-            data.calm = got == 0;
+            data.found = if got == 0 { 0 } else { data.found.saturating_add(1) };
             if got > 0 {
                 self.sockets.hot = index;
                 sum += got;

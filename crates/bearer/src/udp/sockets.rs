@@ -51,15 +51,16 @@ pub(super) struct Data {
     pub socket: UdpSocket,
     /// The other end of a line.
     pub peer: Option<SocketAddr>,
-    /// The last look found nothing: the next one, which will most likely find nothing either, is a cheap one.
-    pub calm: bool,
+    /// Looks in a row that found something. Only a stream is worth a look for many groups: one for a single group, which
+    /// will most likely find nothing, costs less.
+    pub found: u32,
     /// Trains sent since lines were last compared.
     trains: u32,
 }
 
 impl Data {
     fn new(socket: UdpSocket, peer: Option<SocketAddr>) -> Data {
-        Data { socket, peer, calm: true, trains: 0 }
+        Data { socket, peer, found: 0, trains: 0 }
     }
 
     /// The address that a call has to name to reach `to` by this socket.
