@@ -129,14 +129,9 @@ impl Link {
         self.created_at
     }
 
-    /// Whether messages may use it.
+    /// Whether it can carry messages; whether it is to take new ones is decided among the links of its session.
     pub fn usable(&self) -> bool {
         self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
-    }
-
-    /// Whether new messages may choose it.
-    pub fn open(&self) -> bool {
-        self.usable() && self.status != LinkStatus::Drain
     }
 
     /// Whether a probe time-out has passed without any confirmation: new messages go by another link if there is one.

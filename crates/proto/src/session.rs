@@ -4,6 +4,7 @@ mod control;
 mod outcome;
 mod receive;
 mod schedule;
+mod serving;
 mod transmit;
 
 pub use control::Notice;
@@ -31,6 +32,7 @@ use crate::wire::{self, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use control::Control;
 use schedule::Schedule;
+use serving::Serving;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a call into a session may use.
@@ -63,6 +65,7 @@ pub(crate) struct GivenCredit {
 #[derive(Debug)]
 struct TakenCredit {
     credit: SendCredit,
+    /// Each once (see [`SendFlow::starved`]).
     waiting: Vec<u32>,
 }
 
@@ -577,7 +580,8 @@ impl Session {
         link.probe = Some(wire::ProbeKind::Liveness);
         let silent = link.pto_count >= 2;
         // With another link to go by, nothing waits to see whether the youngest packets are confirmed after all.
-        let before = if self.has_sure_link() { cx.now } else { cx.now - self.links[index].rtt.srtt() };
+        let sure = Serving::of(&self.links).has_sure_link();
+        let before = if sure { cx.now } else { cx.now - self.links[index].rtt.srtt() };
         let mut items = std::mem::take(&mut self.scratch);
         self.links[index].sent.copy_older(before, |item| items.push(item));
         self.repeat(&mut items, index);
@@ -707,3 +711,6 @@ pub(crate) fn initial_given(port: PortId) -> GivenCredit {
         wanted: false,
     }
 }
+
+#[cfg(test)]
+mod tests;

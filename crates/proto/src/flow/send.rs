@@ -159,6 +159,8 @@ pub struct SendFlow {
     pub credit: u32,
     /// It stands in its class's ring.
     pub queued: bool,
+    /// It stands in the list of those that wait for credit.
+    pub starved: bool,
     /// Its transfers with something to send: number of the message and token, oldest first.
     pub(crate) transfers: VecDeque<(u64, u32)>,
     /// They stand in their class's ring.
@@ -184,6 +186,7 @@ impl SendFlow {
             key,
             credit,
             queued: false,
+            starved: false,
             transfers: VecDeque::new(),
             transfers_queued: false,
             base: 0,

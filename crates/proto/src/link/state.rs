@@ -144,8 +144,6 @@ pub struct State {
     state: LinkState,
     since: Instant,
     tolerances: Tolerances,
-    /// The verdict's delay is stretched by this many percent while this host or the peer stalls.
-    verdict_percent: u32,
     on_probation: bool,
     carrier_since: Option<Instant>,
     first_proof_at: Instant,
@@ -170,7 +168,6 @@ impl State {
             state: LinkState::New,
             since: now,
             tolerances,
-            verdict_percent: 100,
             on_probation: false,
             carrier_since: Some(Instant::ZERO),
             first_proof_at: Instant::NEVER,
@@ -217,18 +214,6 @@ impl State {
     /// The penalty at `now`.
     pub fn penalty(&self, now: Instant) -> u32 {
         decayed(self.penalty, now.since(self.penalty_at), self.tolerances.penalty_half_life)
-    }
-
-    /// How long a suspect link has to answer.
-    pub fn verdict(&self) -> Duration {
-        Duration(self.tolerances.verdict.0 / 100 * self.verdict_percent as u64)
-    }
-
-    /// Stretches the verdicts to come while this host or the peer reports stalls of `stall` (95th percentile): a
-    /// starved machine is slow to accuse, and slowly accused. Up to 5 ms changes nothing; at most fourfold.
-    pub fn set_stall(&mut self, stall: Duration) {
-        let percent = 100 + (stall.as_us() / 100).min(300) as u32;
-        self.verdict_percent = if stall <= Duration::ms(5) { 100 } else { percent };
     }
 
     /// The driver stood still for `stall`: a frozen observer may accuse no one, so a verdict waits that much more.
@@ -300,7 +285,7 @@ impl State {
         self.state = to;
         self.since = now;
         self.timer = match to {
-            LinkState::Suspect => now + self.verdict(),
+            LinkState::Suspect => now + self.tolerances.verdict,
             LinkState::Probation if from == LinkState::Suspect => now + self.tolerances.probation,
             LinkState::Probation => {
                 (self.proofs, self.first_proof_at) = (0, Instant::NEVER);

@@ -24,13 +24,13 @@ pub enum Destination {
 const CREDIT_FLOOR: u64 = 2 * limits::EAGER_BYTES_MAX;
 const MESSAGE_FLOOR: u64 = 64;
 
-/// The one port that has bound a service, remembered while the table does not change: most services have one, and
-/// looking it up for each small message would cost as much as sending it.
+/// The one port that has bound a service, or that there is not just one, remembered while the table does not change:
+/// most services have one, and looking it up for each small message would cost as much as sending it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sole {
     service: ServiceAddress,
     generation: u64,
-    to: PortAddress,
+    to: Option<PortAddress>,
 }
 
 /// A port of this node.
@@ -127,17 +127,9 @@ impl Node {
         class: Class,
         service: ServiceAddress,
     ) -> Result<PortAddress, SendError> {
-        let generation = self.table.generation();
-        if let Some(sole) = self.sole
-            && (sole.service, sole.generation) == (service, generation)
-            && self.by_node.contains_key(&sole.to.node)
-        {
-            return Ok(sole.to);
-        }
-        if let [to] = self.table.lookup(service)[..]
+        if let Some(to) = self.sole_of(service)
             && self.by_node.contains_key(&to.node)
         {
-            self.sole = Some(Sole { service, generation, to });
             return Ok(to);
         }
         let own = self.config.node;
@@ -153,6 +145,22 @@ impl Node {
                 Pick::To(to) => Ok(to),
                 _ => Err(SendError::NoService(service)),
             },
+        }
+    }
+
+    /// The only port that has bound `service`, if there is just one.
+    fn sole_of(&mut self, service: ServiceAddress) -> Option<PortAddress> {
+        let generation = self.table.generation();
+        match self.sole {
+            Some(sole) if (sole.service, sole.generation) == (service, generation) => sole.to,
+            _ => {
+                let to = match self.table.lookup(service)[..] {
+                    [to] => Some(to),
+                    _ => None,
+                };
+                self.sole = Some(Sole { service, generation, to });
+                to
+            }
         }
     }
 

@@ -221,6 +221,7 @@ mod tests {
         control.push(notice(3));
         assert_eq!(control.take(100), Some((3, &notice(3))));
     }
+
     #[test]
     fn there_is_room_until_the_window_is_full_and_nothing_more_leaves_than_it_holds() {
         let mut control = Control::default();

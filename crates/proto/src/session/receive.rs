@@ -17,7 +17,7 @@ use crate::wire::{self, Frame, Frames, Header, Message, ProbeKind, ProbeReply, R
 use std::collections::VecDeque;
 
 /// Whether a frame was taken. A packet is acknowledged only if all of its frames were (protocol.md §5.4).
-enum Taken {
+pub(super) enum Taken {
     Yes,
     /// Not now: the sender keeps it and sends it again.
     No,
@@ -445,7 +445,7 @@ impl Session {
         Taken::Yes
     }
 
-    fn on_credit(&mut self, credit: &wire::Credit) -> Taken {
+    pub(super) fn on_credit(&mut self, credit: &wire::Credit) -> Taken {
         let Some(&key) = self.sending.credit_of.get(&credit.port) else { return Taken::Yes };
         let Some(taken) = self.sending.credits.get_mut(key) else { return Taken::Yes };
         if !taken.credit.raise(credit.bytes, credit.messages) {
@@ -454,6 +454,7 @@ impl Session {
         let waiting = std::mem::take(&mut taken.waiting);
         for flow_key in waiting {
             if let Some(flow) = self.sending.flows.get_mut(flow_key) {
+                flow.starved = false;
                 self.schedule.enqueue_flow(flow_key, flow);
             }
         }

@@ -3,6 +3,7 @@
 //! Bulk is pulled: a link with room takes the next stretch, so every link works at the rate at which it serves,
 //! without any estimate. Small messages choose the link of least expected delay.
 
+use super::serving::Serving;
 use crate::flow::Class;
 use crate::flow::send::SendFlow;
 use crate::link::Link;
@@ -109,8 +110,8 @@ impl Schedule {
     /// The link for small messages: least expected delay, with a preference for the last choice.
     pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
         let delay = |l: &Link| l.delay(1_500).0;
-        let sure = links.iter().any(|l| l.open() && !l.in_doubt());
-        let fit = |l: &Link| l.open() && l.room() > 0 && !(sure && l.in_doubt());
+        let serving = Serving::of(links);
+        let fit = |l: &Link| serving.includes(l) && l.room() > 0;
         let best = links.iter().enumerate().filter(|(_, l)| fit(l)).min_by_key(|(_, l)| delay(l));
         let best = best.map(|(i, _)| i);
         if let (Some(old), Some(new)) = (self.choice, best)

@@ -1,6 +1,7 @@
 //! Packets out: pick a link's work, cut it into packets, enter the train in the books.
 
 use super::schedule::Work;
+use super::serving::Serving;
 use super::{Cx, Session};
 use crate::flow::Class;
 use crate::flow::send::{Outgoing, Take};
@@ -12,9 +13,7 @@ use crate::time::Instant;
 use crate::train::{Train, TrainId};
 use crate::transfer::SendTransfer;
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
-use crate::wire::{
-    self, Fragment, Header, LinkStatus, Message, PacketType, Probe, ProbeKind, TransferFragment,
-};
+use crate::wire::{self, Fragment, Header, Message, PacketType, Probe, ProbeKind, TransferFragment};
 
 /// What became of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,17 +93,15 @@ impl Session {
             self.fill_mtu_probe(cx, index, size, train);
             return true;
         }
-        let wanted = link.status == LinkStatus::Active || self.only_standby(index);
-        let doubted = self.links[index].in_doubt() && self.has_sure_link();
-        let open = self.links[index].usable() && wanted && !doubted;
-        let link = &mut self.links[index];
+        let open = Serving::of(&self.links).includes(&self.links[index]);
+        let link = &self.links[index];
         let room = if open { link.room() } else { 0 };
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
-        let items = link.sent.items();
         let small = open && !self.schedule.is_empty() && self.may_take_small(index);
         let budget = if room > 0 { room.min(self.links[index].train_bytes()).max(limit as u64) } else { 0 };
         let small = small && small_room > 0;
+        let items = self.links[index].sent.items();
         let mut fill = Fill {
             now: cx.now,
             link: index,
@@ -143,16 +140,6 @@ impl Session {
             || !self.receiving.refuse.is_empty()
             || (!link.spec.lossless && link.mtu.deadline() <= now)
             || self.links.iter().any(|l| !l.usable() && l.received.ack_due(now))
-    }
-
-    /// Whether some link may carry messages and has confirmed what it carried.
-    pub(super) fn has_sure_link(&self) -> bool {
-        self.links.iter().any(|l| l.open() && !l.in_doubt())
-    }
-
-    fn only_standby(&self, index: usize) -> bool {
-        self.links[index].status == LinkStatus::Standby
-            && !self.links.iter().any(|l| l.usable() && l.status == LinkStatus::Active)
     }
 
     fn may_take_small(&mut self, index: usize) -> bool {
@@ -443,7 +430,7 @@ impl Session {
                 if !self.sending.refused.contains(&key) {
                     self.sending.refused.push(key);
                 }
-            } else if flow.next_bytes().is_some() {
+            } else if flow.next_bytes().is_some() && !std::mem::replace(&mut flow.starved, true) {
                 taken.waiting.push(key);
             }
             return Advance::Stay;

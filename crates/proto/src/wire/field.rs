@@ -47,62 +47,61 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
-/// A structure of `N` bytes being written field by field. All stores have constant places once inlined, which the
-/// compiler has to be told: left alone it calls a function per field of the longer structures.
+/// A structure of `N` bytes being written field by field: once inlined, all stores have constant places.
 pub(crate) struct Draft<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
 impl<const N: usize> Draft<N> {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new() -> Self {
         Draft { bytes: [0; N], at: 0 }
     }
 
     /// Begins with a frame header (protocol.md §2.2). `len` counts header and payload, not padding.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn frame(kind: u8, flags: u8, len: usize) -> Self {
         let len = u16::try_from(len).expect("a frame is shorter than 64 KiB");
         Draft::new().u8(kind).u8(flags).u16(len)
     }
 
-    #[inline(always)]
+    #[inline]
     fn put<const M: usize>(mut self, field: [u8; M]) -> Self {
         self.bytes[self.at..self.at + M].copy_from_slice(&field);
         self.at += M;
         self
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn u8(self, value: u8) -> Self {
         self.put([value])
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn u16(self, value: u16) -> Self {
         self.put(value.to_le_bytes())
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn u32(self, value: u32) -> Self {
         self.put(value.to_le_bytes())
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn u64(self, value: u64) -> Self {
         self.put(value.to_le_bytes())
     }
 
     /// `count` reserved bytes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn zero(mut self, count: usize) -> Self {
         self.at += count;
         self
     }
 
     /// Appends the finished structure.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn end(self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.at, N, "every field is written");
         out.extend_from_slice(&self.bytes);

@@ -1,0 +1,177 @@
+//! Which links serve, and who waits for what: a session whose links are set by hand.
+
+use super::*;
+use crate::id::BufferId;
+use crate::train::{Piece, Train};
+use LinkStatus::{Active, Drain, Standby};
+
+struct NoMemory;
+
+impl Store for NoMemory {
+    fn reserve(&mut self, _: PortId, _: u64, _: bool) -> Option<BufferId> {
+        None
+    }
+    fn place(&mut self, _: BufferId, _: u64, _: &[u8]) {}
+    fn discard(&mut self, _: BufferId) {}
+    fn release(&mut self, _: PortId, _: BufferId, _: bool) {}
+    fn has_port(&self, _: PortId) -> bool {
+        true
+    }
+    fn room(&mut self, _: PortId) -> (u64, u32) {
+        (0, 0)
+    }
+}
+
+const NOW: Instant = Instant(1_000_000_000);
+
+/// A session whose links are up, with the status and the number of probe time-outs that each is to have.
+fn session(config: &Config, links: &[(LinkStatus, u32)]) -> Session {
+    let peer = Peer {
+        node: NodeId(2),
+        incarnation: Incarnation(1),
+        name: Default::default(),
+        host: 0,
+        session: SessionId(9),
+        initial_credit: (1 << 20, 1_000),
+        tolerance: Duration::ms(500),
+        bearers: Default::default(),
+    };
+    let mut session = Session::new(NOW, SessionId(1), peer, true, 0, config);
+    for (n, &(status, pto_count)) in links.iter().enumerate() {
+        let bearer = BearerId(n as u8);
+        let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
+        let id = LinkId(n as u16);
+        let spec =
+            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
+        session.add_link(NOW, spec, config);
+        let link = &mut session.links[n];
+        link.state.handle(NOW, LinkEvent::Joined);
+        link.probe = None;
+        (link.status, link.pto_count) = (status, pto_count);
+    }
+    session
+}
+
+const FLOW: FlowKey = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+
+fn send(session: &mut Session, bytes: u64) {
+    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None };
+    assert!(session.send(NOW, FLOW, message));
+}
+
+/// The links by which messages leave when each of them is asked in turn.
+fn transmit(session: &mut Session, config: &Config) -> Vec<usize> {
+    let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
+    let mut cx = Cx {
+        now: NOW,
+        config,
+        store: &mut NoMemory,
+        events: &mut events,
+        drops: &mut drops,
+        faults: &mut faults,
+    };
+    let mut train = Train::new();
+    let mut taken = Vec::new();
+    for index in 0..session.links.len() {
+        let carries = session.poll_transmit(&mut cx, index, &mut train)
+            && train.pieces.iter().any(|piece| matches!(piece, Piece::Body { .. }));
+        if carries {
+            taken.push(index);
+        }
+    }
+    taken
+}
+
+fn taken_by(session: &mut Session, config: &Config, bytes: u64) -> Vec<usize> {
+    send(session, bytes);
+    transmit(session, config)
+}
+
+/// By which link a small and a larger message leave.
+#[track_caller]
+fn expect(links: &[(LinkStatus, u32)], by: Option<usize>) {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for bytes in [8, 12_000] {
+        let mut session = session(&config, links);
+        assert_eq!(taken_by(&mut session, &config, bytes), Vec::from_iter(by), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn an_active_link_in_doubt_serves_while_only_a_standby_link_is_sure() {
+    expect(&[(Active, 1), (Standby, 0)], Some(0));
+    expect(&[(Standby, 0), (Active, 1)], Some(1));
+}
+
+#[test]
+fn a_link_in_doubt_gives_way_to_a_sure_one_of_its_status() {
+    expect(&[(Active, 1), (Active, 0)], Some(1));
+    expect(&[(Standby, 1), (Standby, 0)], Some(1));
+}
+
+#[test]
+fn links_in_doubt_serve_if_no_other_is_left() {
+    expect(&[(Active, 1), (Active, 2)], Some(0));
+    expect(&[(Drain, 0), (Active, 1)], Some(1));
+}
+
+#[test]
+fn small_messages_do_not_choose_a_standby_link_however_near_it_is() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for standby in 0..2 {
+        let mut links = [(Active, 0); 2];
+        links[standby].0 = Standby;
+        let mut session = session(&config, &links);
+        for (n, link) in session.links.iter_mut().enumerate() {
+            let rtt = if n == standby { Duration::us(10) } else { Duration::ms(20) };
+            link.rtt.sample(NOW, rtt, Duration::ZERO);
+        }
+        assert_eq!(taken_by(&mut session, &config, 8), [1 - standby]);
+    }
+}
+
+#[test]
+fn a_standby_link_serves_once_no_active_one_is_usable() {
+    expect(&[(Active, 0), (Standby, 0)], Some(0));
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Standby, 0)]);
+    session.links[0].state.handle(NOW, LinkEvent::Silence);
+    assert_eq!(taken_by(&mut session, &config, 8), [1]);
+}
+
+#[test]
+fn a_draining_link_takes_nothing_new() {
+    expect(&[(Drain, 0), (Active, 0)], Some(1));
+    expect(&[(Drain, 0)], None);
+}
+
+#[test]
+fn only_a_link_that_serves_makes_others_sure() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for (links, sure) in [
+        (&[(Active, 1), (Standby, 0)][..], false),
+        (&[(Active, 1), (Drain, 0)], false),
+        (&[(Active, 1), (Active, 0)], true),
+        (&[(Standby, 0)], true),
+    ] {
+        assert_eq!(Serving::of(&session(&config, links).links).has_sure_link(), sure, "{links:?}");
+    }
+}
+
+#[test]
+fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    session.peer.initial_credit = (0, 0);
+    for _ in 0..5 {
+        assert_eq!(taken_by(&mut session, &config, 8), [0; 0]);
+    }
+    let waiting = |s: &Session| s.sending.credits.iter().map(|(_, c)| c.waiting.len()).sum::<usize>();
+    assert_eq!(waiting(&session), 1);
+    // Credit for one message wakes it; it then waits again, and credit wakes it again.
+    for messages in [1, 5] {
+        session.on_credit(&wire::Credit { port: FLOW.to, messages, bytes: 1 << 20 });
+        assert_eq!(transmit(&mut session, &config), [0]);
+        assert_eq!(waiting(&session), (messages == 1) as usize);
+    }
+}
