@@ -5,13 +5,17 @@ use polyrail::engine::{Budget, Client, Engine};
 use polyrail::{Class, Destination, NodeId, Scope, ServiceAddress, ServiceRange};
 use polyrail_bearer::{FaultBearer, Faults, MemoryHub};
 use polyrail_proto::Config;
-use polyrail_proto::id::Incarnation;
+use polyrail_proto::id::{BearerId, Incarnation};
+use polyrail_proto::link::Link;
 use polyrail_shm::Sizes;
 
 struct World {
     now_ns: u64,
     engines: Vec<Engine>,
 }
+
+/// Time between turns.
+const STEP_NS: u64 = 20_000;
 
 const SIZES: Sizes = Sizes { sq_entries: 1024, cq_entries: 32_768, tx_bytes: 16 << 20, rx_bytes: 16 << 20 };
 
@@ -32,7 +36,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        self.now_ns += 20_000;
+        self.now_ns += STEP_NS;
         for engine in &mut self.engines {
             engine.turn(self.now_ns, Budget::THOROUGH);
         }
@@ -109,6 +113,113 @@ fn links_that_died_together_come_back_as_soon_as_they_can() {
     let status = world.engines[0].status(world.now_ns);
     assert!(status.links.iter().all(|l| l.state != "down"), "{:#?}", status.links);
     assert_eq!(client.unconfirmed(), 0);
+}
+
+/// The first node's link by a bearer.
+fn link(world: &World, bearer: u8) -> &Link {
+    let links =
+        world.engines[0].core().sessions().filter(|s| s.peer.node == NodeId(2)).flat_map(|s| &s.links);
+    links.into_iter().find(|l| l.spec.bearer == BearerId(bearer)).expect("a link by each bearer")
+}
+
+/// A message larger than those that choose their link: every link that may takes of it.
+const LARGE: usize = 40_000;
+
+/// Messages that begin with the time at which they were sent.
+struct Clocked {
+    client: Client,
+    server: Client,
+    sent: u64,
+    got: u64,
+}
+
+impl Clocked {
+    fn send(&mut self, world: &World, bytes: usize) {
+        let mut body = vec![0; bytes];
+        body[..8].copy_from_slice(&world.now_ns.to_le_bytes());
+        send(&mut self.client, &body);
+        self.sent += 1;
+    }
+
+    /// Lets 20 us pass and reads: the longest that a message which arrived was under way.
+    fn read(&mut self, world: &mut World) -> u64 {
+        world.step();
+        let mut longest_ns = 0;
+        while let Some(arrival) = self.server.poll() {
+            let Arrival::Message(envelope, offset) = arrival else { panic!("{arrival:?}") };
+            let sent_at = u64::from_le_bytes(self.server.bytes(offset, 8).try_into().unwrap());
+            self.server.release(offset, envelope.len);
+            longest_ns = longest_ns.max(world.now_ns - sent_at);
+            self.got += 1;
+        }
+        longest_ns
+    }
+
+    /// Waits until nothing is under way by any link.
+    fn settle(&mut self, world: &mut World) {
+        for _ in 0..1_000 {
+            self.read(world);
+            if self.got == self.sent && [1, 2].iter().all(|n| link(world, *n).sent.is_empty()) {
+                return;
+            }
+        }
+        panic!("something stays under way");
+    }
+}
+
+#[test]
+fn a_link_in_doubt_gets_nothing_new_and_what_it_had_is_copied_at_once() {
+    let mut world = World::new(2, 0);
+    let mut controls = vec![];
+    for seed in 0..2 {
+        let hub = MemoryHub::new();
+        let bearer = FaultBearer::new(hub.bearer(0), seed, Faults::default());
+        controls.push(bearer.control());
+        world.engines[0].add_bearer(world.now_ns, Box::new(bearer));
+        world.engines[1].add_bearer(world.now_ns, Box::new(hub.bearer(1)));
+    }
+    let mut server = world.client(1);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(300);
+    let mut messages = Clocked { client: world.client(0), server, sent: 0, got: 0 };
+    for _ in 0..200 {
+        messages.send(&world, LARGE);
+        messages.settle(&mut world);
+    }
+    messages.send(&world, 8);
+    messages.read(&mut world);
+    let busy = if link(&world, 1).sent.is_empty() { 2 } else { 1 };
+    messages.settle(&mut world);
+
+    // The first packet is lost; nobody notices before a probe time-out, just before which more leaves.
+    controls[busy as usize - 1].silence(true);
+    messages.send(&world, 8);
+    messages.read(&mut world);
+    let silent_at = world.now_ns;
+    while link(&world, busy).pto_at().0 > world.now_ns + STEP_NS {
+        assert!(world.now_ns < silent_at + 50_000_000, "the silence is never noticed");
+        messages.read(&mut world);
+    }
+    messages.send(&world, LARGE);
+    messages.read(&mut world);
+    let doubted_at = world.now_ns;
+    assert!(link(&world, busy).in_doubt());
+    assert_eq!(link(&world, busy).sent.last_sent_at().0, doubted_at, "some of it left by the silent link");
+    messages.read(&mut world);
+    assert_eq!(messages.got, messages.sent, "all of it is copied, the youngest too");
+
+    let packets_sent = link(&world, busy).stats.packets_sent;
+    let mut longest_ns = 0;
+    while link(&world, busy).state.usable() {
+        assert!(world.now_ns < doubted_at + 50_000_000, "it is in doubt for ever");
+        messages.send(&world, if messages.sent % 10 == 0 { LARGE } else { 8 });
+        longest_ns = messages.read(&mut world).max(longest_ns);
+    }
+    assert!(longest_ns <= 5 * STEP_NS, "{longest_ns} ns under way, with a sure link beside");
+    let asked = link(&world, busy).stats.packets_sent - packets_sent;
+    assert!(asked <= 2, "{asked} packets went by a link in doubt; two may ask whether it is there");
+    let (first, second) = (doubted_at - silent_at, world.now_ns - doubted_at);
+    assert!(first.abs_diff(second) <= 2 * STEP_NS, "probe time-outs of {first} ns, then {second} ns");
 }
 
 #[test]

@@ -8,25 +8,7 @@ use polyrail_proto::id::{Incarnation, LinkId, NodeId, PortAddress, PortId, Sessi
 use polyrail_proto::time::Duration;
 use polyrail_proto::wire::{self, FLAG_ACK_ELICITING, Frame, Header, Message, PacketType, Rts};
 use polyrail_proto::{Config, Destination, limits};
-use world::{Host, Packet, World, address};
-
-const IDS: [NodeId; 2] = [NodeId(5), NodeId(6)];
-
-/// Two nodes that have met, with a port each.
-fn pair() -> (World, [PortId; 2]) {
-    let mut world = World::new();
-    for (seat, id) in IDS.into_iter().enumerate() {
-        let config = Config::new(id, Incarnation(1));
-        let host = Host::new(world.now, config, seat as u16, &[0, 1], || 0);
-        world.hosts.push(host);
-    }
-    let ports = [0, 1].map(|index| world.hosts[index].open_port());
-    let met = world.run_while(1_000, |w| {
-        !w.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced && s.links.iter().all(|l| l.usable())))
-    });
-    assert!(met);
-    (world, ports)
-}
+use world::{Host, IDS, Packet, World, address, pair};
 
 /// A packet of the second node for the first one, made by hand.
 fn forge(world: &World, number: u64, frames: &[Frame<'_>]) -> Packet {

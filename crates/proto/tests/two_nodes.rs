@@ -7,31 +7,15 @@ mod world;
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::error::Failure;
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{Incarnation, NodeId, PortAddress, PortId};
+use polyrail_proto::id::{NodeId, PortAddress, PortId};
 use polyrail_proto::time::Duration;
-use polyrail_proto::{Config, Destination, Event};
+use polyrail_proto::{Destination, Event};
 use std::collections::BTreeMap;
 use world::memory::{PORT_BYTES, PORT_MESSAGES};
 use world::random::Random;
-use world::{Host, World};
+use world::{Host, IDS, World, pair};
 
-const IDS: [NodeId; 2] = [NodeId(5), NodeId(6)];
 const SIZES: [usize; 12] = [0, 1, 64, 100, 1_100, 1_400, 2_000, 5_000, 65_535, 65_536, 65_537, 400_000];
-
-fn pair() -> (World, [PortId; 2]) {
-    let mut world = World::new();
-    for (seat, id) in IDS.into_iter().enumerate() {
-        let config = Config::new(id, Incarnation(1));
-        let host = Host::new(world.now, config, seat as u16, &[0, 1], || 0);
-        world.hosts.push(host);
-    }
-    let ports = [0, 1].map(|index| world.hosts[index].open_port());
-    let met = world.run_while(1_000, |w| {
-        !w.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced && s.links.iter().all(|l| l.usable())))
-    });
-    assert!(met, "the two meet by both media");
-    (world, ports)
-}
 
 /// A step of 50 us over media that lose one in `loss` packets and hold back or repeat as many.
 fn rough_step(world: &mut World, random: &mut Random, loss: usize) {
@@ -193,14 +177,21 @@ fn names_agree_after_loss_however_many_there_are() {
     assert_eq!((known(&world), world.hosts[1].node.drops().violation), (0, 0));
 }
 
-#[test]
-fn a_port_that_closes_is_told_to_its_senders() {
-    let (mut world, ports) = pair();
+/// One message of each size from the first node to the second.
+fn send_all_sizes(world: &mut World, ports: [PortId; 2]) {
     let to = Destination::Port(PortAddress { node: IDS[1], port: ports[1] });
     let now = world.now;
     for (tag, len) in SIZES.into_iter().enumerate() {
-        world.hosts[0].send(now, ports[0], to, Class::Normal, tag as u64, &body(tag as u64, len));
+        let tag = tag as u64;
+        assert!(world.hosts[0].send(now, ports[0], to, Class::Normal, tag, &body(tag, len)));
     }
+}
+
+#[test]
+fn a_port_that_closes_is_told_to_its_senders() {
+    let (mut world, ports) = pair();
+    send_all_sizes(&mut world, ports);
+    let now = world.now;
     world.hosts[1].close_port(now, ports[1]);
     for _ in 0..20_000 {
         world.step(Duration::us(50), |_| true);
@@ -213,11 +204,7 @@ fn a_port_that_closes_is_told_to_its_senders() {
 #[test]
 fn a_peer_that_falls_silent_is_missed_and_what_it_had_is_given_back() {
     let (mut world, ports) = pair();
-    let to = Destination::Port(PortAddress { node: IDS[1], port: ports[1] });
-    let now = world.now;
-    for (tag, len) in SIZES.into_iter().enumerate() {
-        world.hosts[0].send(now, ports[0], to, Class::Normal, tag as u64, &body(tag as u64, len));
-    }
+    send_all_sizes(&mut world, ports);
     // Some of it is under way, some of it has arrived in part.
     for _ in 0..12 {
         world.step(Duration::us(50), |_| true);

@@ -182,6 +182,8 @@ impl Siege {
                 break;
             }
         }
+        let sessions = self.world.hosts[VICTIM].node.sessions().count();
+        assert_eq!(sessions, 1, "of all sessions only the honest one is left");
         self.expect_honest_progress();
     }
 

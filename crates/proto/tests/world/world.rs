@@ -7,7 +7,9 @@ pub mod random;
 
 pub use host::Host;
 
+use polyrail_proto::Config;
 use polyrail_proto::address::MediaAddress;
+use polyrail_proto::id::{Incarnation, NodeId, PortId};
 use polyrail_proto::time::{Duration, Instant};
 
 /// One datagram under way.
@@ -29,6 +31,25 @@ impl Packet {
 /// The address of a seat on a medium.
 pub fn address(medium: u8, seat: u16) -> MediaAddress {
     MediaAddress::from_bytes(&[1, medium, (seat >> 8) as u8, seat as u8]).expect("it is short")
+}
+
+/// The nodes of a [`pair`].
+pub const IDS: [NodeId; 2] = [NodeId(5), NodeId(6)];
+
+/// Two nodes that have met by two media, with a port each.
+pub fn pair() -> (World, [PortId; 2]) {
+    let mut world = World::new();
+    for (seat, id) in IDS.into_iter().enumerate() {
+        let config = Config::new(id, Incarnation(1));
+        let host = Host::new(world.now, config, seat as u16, &[0, 1], || 0);
+        world.hosts.push(host);
+    }
+    let ports = [0, 1].map(|index| world.hosts[index].open_port());
+    let met = world.run_while(1_000, |w| {
+        !w.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced && s.links.iter().all(|l| l.usable())))
+    });
+    assert!(met, "the two meet by both media");
+    (world, ports)
 }
 
 /// Nodes and what is under way between them.
