@@ -1,8 +1,15 @@
 //! Something to put under a profiler: `profile echo|count IFACE` on one node, `profile ping|flood BYTES COUNT IFACE`
 //! on the other. `profile self BYTES COUNT IFACE` sends to itself, so that only the program's own work is seen.
-//! Spinning; figures to compare with come from `polyrail bench`, not from here.
+//! `profile engines BYTES COUNT` has two engines talk in one thread under a clock of its own, so that the same
+//! instructions are executed each time: for counting them. Spinning; figures to compare with come from `polyrail bench`,
+//! not from here.
 
-use polyrail::{Config, Node, Port, Scope, ServiceAddress, ServiceRange, Wait};
+use polyrail::engine::client::{Arrival, Exchange};
+use polyrail::engine::{Budget, Client, Engine};
+use polyrail::{Class, Config, Destination, Node, NodeId, Port, Scope, ServiceAddress, ServiceRange, Wait};
+use polyrail_bearer::{MemoryConfig, MemoryHub};
+use polyrail_proto::id::Incarnation;
+use polyrail_shm::Sizes;
 use std::time::{Duration, Instant};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
@@ -11,6 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let role =
         args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
+    if role == "engines" {
+        Pair::new()?.exchange(args[1].parse()?, args[2].parse()?);
+        return Ok(());
+    }
     let interfaces = args.last().cloned();
     let node = Node::embed(Config::new().insecure().interfaces(interfaces).wait(Wait::Spin))?;
     let port = node.port()?;
@@ -21,10 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (bytes, count) = (args[1].parse()?, args[2].parse()?);
     if role == "self" {
         port.bind(ServiceRange::from(SERVICE), Scope::Node)?;
-        return ping(&port, bytes, count);
+        return ping_and_tell(&port, bytes, count);
     }
     port.wait_for(SERVICE, Some(Duration::from_secs(10)))?;
-    if role == "ping" { ping(&port, bytes, count) } else { flood(&port, bytes, count) }
+    if role == "ping" { ping_and_tell(&port, bytes, count) } else { flood(&port, bytes, count) }
 }
 
 fn serve(port: &Port, echo: bool) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +47,23 @@ fn serve(port: &Port, echo: bool) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-fn ping(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let (mut trips, mut sends) = (Vec::new(), Vec::new());
+fn ping_and_tell(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut sends, mut trips) = ping(port, bytes, count)?;
+    trips.sort_unstable();
+    sends.sort_unstable();
+    let (send, trip, rare) = (sends[count / 2], trips[count / 2], trips[count - count / 100]);
+    println!("send p50 {send} ns, round trip p50 {trip} ns, p99 {rare} ns");
+    Ok(())
+}
+
+/// Nanoseconds of each send and of each round trip. Nothing but the exchange is in it, so it can be measured alone.
+#[inline(never)]
+fn ping(
+    port: &Port,
+    bytes: usize,
+    count: usize,
+) -> Result<(Vec<u128>, Vec<u128>), Box<dyn std::error::Error>> {
+    let (mut trips, mut sends) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let body = vec![7; bytes];
     for _ in 0..count {
         let start = Instant::now();
@@ -46,11 +72,7 @@ fn ping(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::erro
         port.recv()?;
         trips.push(start.elapsed().as_nanos());
     }
-    trips.sort_unstable();
-    sends.sort_unstable();
-    let (send, trip, rare) = (sends[count / 2], trips[count / 2], trips[count - count / 100]);
-    println!("send p50 {send} ns, round trip p50 {trip} ns, p99 {rare} ns");
-    Ok(())
+    Ok((sends, trips))
 }
 
 fn flood(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,4 +85,69 @@ fn flood(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::err
     let ns = start.elapsed().as_nanos() as f64;
     println!("{:.1} ns per message, {:.0} Mbit/s", ns / count as f64, (bytes * count) as f64 * 8_000.0 / ns);
     Ok(())
+}
+
+/// Two engines over a medium in memory, each with a client that has bound the service of its number.
+struct Pair {
+    now_ns: u64,
+    ends: [(Engine, Client); 2],
+}
+
+const SIZES: Sizes = Sizes { sq_entries: 1024, cq_entries: 32_768, tx_bytes: 16 << 20, rx_bytes: 16 << 20 };
+/// Time from turn to turn.
+const TURN_NS: u64 = 5_000;
+
+impl Pair {
+    /// The two have met and know each other's services.
+    fn new() -> std::io::Result<Pair> {
+        let now_ns = 1_000_000;
+        let hub = MemoryHub::with_config(MemoryConfig { mtu_bytes: 1_472, ..MemoryConfig::default() });
+        let end = |id: u32| -> std::io::Result<(Engine, Client)> {
+            let config = polyrail_proto::Config::new(NodeId(id as u64 + 1), Incarnation(1));
+            let mut engine = Engine::new(now_ns, config);
+            engine.add_bearer(now_ns, Box::new(hub.bearer(id)));
+            engine.add_loopback(now_ns, Box::new(MemoryHub::new().bearer(0)));
+            let mut client = engine.open_client(SIZES, Exchange::default())?;
+            let bound = client.bind(ServiceRange::from(service(id as usize)), Scope::Cluster);
+            bound.expect("the queue is empty");
+            Ok((engine, client))
+        };
+        let mut pair = Pair { now_ns, ends: [end(0)?, end(1)?] };
+        for _ in 0..100_000 {
+            (0..2).for_each(|end| pair.turn(end, Budget::THOROUGH));
+        }
+        for (_, client) in &mut pair.ends {
+            assert!(matches!(client.poll(), Some(Arrival::Answer(0))), "the service is bound");
+        }
+        Ok(pair)
+    }
+
+    fn turn(&mut self, end: usize, budget: Budget) {
+        self.now_ns += TURN_NS;
+        self.ends[end].0.turn(self.now_ns, budget);
+    }
+
+    /// `count` messages each way in turn. Each end has a turn to send, one that finds nothing and one to receive.
+    #[inline(never)]
+    fn exchange(&mut self, bytes: usize, count: usize) {
+        let body = vec![7; bytes];
+        for _ in 0..count {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let destination = Destination::Service(service(to));
+                let sent = self.ends[from].1.send(destination, Class::Normal, None, &body);
+                sent.expect("nothing else is under way");
+                self.turn(from, Budget::SENDING);
+                self.turn(to, Budget::USUAL);
+                let client = &mut self.ends[to].1;
+                let Some(Arrival::Message(envelope, offset)) = client.poll() else { panic!("no message") };
+                assert_eq!(client.bytes(offset, envelope.len), body);
+                client.release(offset, envelope.len);
+                self.turn(from, Budget::USUAL);
+            }
+        }
+    }
+}
+
+fn service(end: usize) -> ServiceAddress {
+    ServiceAddress::new(SERVICE.kind, end as u32)
 }
