@@ -22,8 +22,8 @@ use crate::workload::{NOT_DRAINING, Surroundings, Workload, play};
 /// The hidden sub-command under which the program must call [`agent_main`].
 pub const AGENT_COMMAND: &str = "bench-agent";
 
-/// How long one side waits for the other to appear.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long one side waits for the other to appear; the receiver, for its process to be started too.
+const CONNECT_MAX: Duration = Duration::from_secs(20);
 
 /// Plays one side of a measurement; gives the process's exit code. `args` are those after [`AGENT_COMMAND`]: none.
 pub fn agent_main(args: &[String]) -> i32 {
@@ -76,11 +76,7 @@ fn measure(
     }
     wait_for(orders, Order::Go)?;
     if let [watched, bulk] = pipes {
-        let both = [watched, bulk];
-        return match job.role {
-            Role::Sender => failover::send(job, both, orders, &say),
-            Role::Receiver => failover::receive(job, both, orders, &say),
-        };
+        return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
     }
     let pipe = pipes.first_mut().ok_or("nothing connected")?;
     let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));

@@ -123,7 +123,7 @@ pub enum Order {
 /// When a link was cut and given back, by the machine's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// From here to the cut nothing was disturbed, in ns.
+    /// From here to the cut nothing was disturbed, in ns: what was due before says nothing of this cut.
     pub calm_ns: u64,
     /// Just before the cut, in ns.
     pub cut_ns: u64,

@@ -13,11 +13,13 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use judge::Judgement;
-pub(crate) use receive::receive;
-pub(crate) use send::send;
 pub(crate) use stall::StallSummary;
 
+use std::sync::mpsc::Receiver;
+
+use crate::control::{Beside, Event, Job, Order, Role, SideReport};
 use crate::netns::Direction;
+use crate::protocol::Pipe;
 
 /// How a link is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
@@ -39,6 +41,31 @@ impl Kind {
     }
 }
 
+/// What either side works with.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    job: &'a Job,
+    beside: &'a Beside,
+    orders: &'a Receiver<Order>,
+    say: &'a dyn Fn(&Event),
+}
+
+/// Plays one side to its end, over the watched flow's pipe and the bulk's.
+pub(crate) fn play(
+    job: &Job,
+    watched: &mut dyn Pipe,
+    bulk: &mut dyn Pipe,
+    orders: &Receiver<Order>,
+    say: &dyn Fn(&Event),
+) -> Result<SideReport, String> {
+    let beside = job.beside.as_ref().ok_or("no second flow")?;
+    let scene = Scene { job, beside, orders, say };
+    match job.role {
+        Role::Sender => send::send(scene, watched, bulk),
+        Role::Receiver => receive::receive(scene, watched, bulk),
+    }
+}
+
 /// What a thread said when it panicked.
 fn last_words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -55,6 +82,9 @@ pub(crate) struct Cut {
     pub(crate) judgement: Judgement,
     /// Share of the bytes that left over the cut link shortly before.
     pub(crate) carried_share: f64,
+    /// Largest lateness of what was due after the link's return, until the calm before the next cut, in ns; none if
+    /// the run ended before.
+    pub(crate) aftermath_ns: Option<u64>,
 }
 
 /// Which cut it is.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use crate::args::{FlowClass, Placement, Plan};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
+use crate::failover::Cut;
 use crate::protocol::Protocol;
 use crate::run::Sample;
 use crate::stats::{Spread, paired_ratio};
@@ -136,8 +137,7 @@ impl Series {
         let one_way = matches!(case.workload, Workload::Stream | Workload::Rate);
         let moves_bytes = one_way || case.workload.checks_contents();
         let samples = || self.samples.iter().map(|(_, sample, _)| sample);
-        let sum =
-            |count: fn(&Sample) -> u64| self.samples.iter().map(|(_, sample, _)| count(sample)).sum::<u64>();
+        let sum = |count: &dyn Fn(&Sample) -> u64| samples().map(count).sum::<u64>();
         let mut notes: Vec<String> =
             self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
         notes.sort();
@@ -173,10 +173,10 @@ impl Series {
                 spread(|sample| cpu_s_per_gb(sample, sample.receiver.cpu_ns, sample.receiver.window_ns)),
             )
             .filter(|_| one_way),
-            lost: sum(|sample| checked(sample).lost),
-            duplicated: sum(|sample| checked(sample).duplicated),
-            reordered: sum(|sample| checked(sample).reordered),
-            damaged: sum(|sample| sample.sender.counts.damaged + received(sample).damaged),
+            lost: sum(&|sample| self.checked(sample).lost),
+            duplicated: sum(&|sample| self.checked(sample).duplicated),
+            reordered: sum(&|sample| self.checked(sample).reordered),
+            damaged: sum(&damaged),
             limited_by: self.limited_by(),
             calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
@@ -200,13 +200,18 @@ impl Series {
         if unfinished > 0 {
             notes.push(format!("after {unfinished} cuts, messages were still missing 8 s later"));
         }
+        let tainted = |cut: &&Cut| 2 * cut.judgement.before_ns > cut.judgement.gap_ns;
+        let tainted = sample.cuts.iter().filter(tainted).count();
+        if tainted > 0 {
+            notes.push(format!(
+                "{tainted} cuts were begun while the flow was late by half of their gap already"
+            ));
+        }
         let unused = sample.cuts.iter().filter(|cut| cut.carried_share < UNUSED_SHARE).count();
         if unused > 0 {
             notes.push(format!("{unused} cuts met a link that carried next to nothing at that time"));
         }
-        if self.case.reliable && sample.error.is_none() && checked(sample).lost > 0 {
-            notes.push(format!("{} messages had not come after 6 s of silence", checked(sample).lost));
-        }
+        notes.extend(self.broken_promise(sample));
         if let (Some(goodput), Some(capacity)) = (throughput_mbps(sample), self.case.capacity_mbps())
             && goodput > 1.02 * capacity
         {
@@ -215,6 +220,34 @@ impl Series {
             ));
         }
         notes
+    }
+
+    /// What a protocol did that it had promised not to do.
+    fn broken_promise(&self, sample: &Sample) -> Option<String> {
+        let counts = self.checked(sample);
+        let faults = [
+            (counts.lost, "not here after 6 s of silence"),
+            (counts.duplicated, "twice"),
+            (counts.reordered, "out of order"),
+            (damaged(sample), "damaged"),
+        ];
+        let told: Vec<String> = faults
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, how)| format!("{count} {how}"))
+            .collect();
+        let broken = self.case.reliable && sample.error.is_none() && !told.is_empty();
+        broken.then(|| {
+            format!("messages that it had promised to deliver once and in order: {}", told.join(", "))
+        })
+    }
+
+    /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
+    fn checked(&self, sample: &Sample) -> CheckCounts {
+        match self.case.workload {
+            Workload::PingPong => sample.sender.counts,
+            _ => received(sample),
+        }
     }
 
     fn latency(&self) -> Option<Latency> {
@@ -368,14 +401,14 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     Some(RatioRow { name, ratio })
 }
 
-/// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
-fn checked(sample: &Sample) -> CheckCounts {
-    if sample.sender.counts.messages > 0 { sample.sender.counts } else { received(sample) }
-}
-
 /// The receiver's counts, of both flows where there are two.
 fn received(sample: &Sample) -> CheckCounts {
     sample.receiver.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
+}
+
+/// Damage that either side saw.
+fn damaged(sample: &Sample) -> u64 {
+    sample.sender.counts.damaged + received(sample).damaged
 }
 
 fn median_gap_ms(sample: &Sample) -> Option<f64> {

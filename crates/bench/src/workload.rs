@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::now_ns;
 use crate::control::{Job, Role, SideReport};
 use crate::process::cpu_time_ns;
 use crate::protocol::Pipe;
@@ -112,6 +113,32 @@ pub(crate) const NOT_DRAINING: u64 = u64::MAX;
 impl Surroundings<'_> {
     fn drain_expected(&self) -> Option<u64> {
         Some(self.drain.load(Ordering::Relaxed)).filter(|&expected| expected != NOT_DRAINING)
+    }
+}
+
+/// When a receiver has all that was sent, or gives up on what has not come: after a time of silence. What lies
+/// received in a queue while this process is away is no silence, so that counts from when it looks, knowing that all
+/// was sent.
+pub(crate) struct Silence {
+    limit_ns: u64,
+    since_ns: u64,
+    draining: bool,
+}
+
+impl Silence {
+    pub(crate) fn of(limit_ns: u64) -> Self {
+        Self { limit_ns, since_ns: now_ns(), draining: false }
+    }
+
+    /// Takes how many messages came in this turn and, once all was `sent`, gives that number when it is time to end:
+    /// `arrived` reached it, or silence has lasted.
+    pub(crate) fn ends(&mut self, came: usize, sent: Option<u64>, arrived: u64) -> Option<u64> {
+        let sent = sent?;
+        let now = now_ns();
+        if came > 0 || !self.draining {
+            (self.since_ns, self.draining) = (now, true);
+        }
+        (arrived >= sent || now - self.since_ns > self.limit_ns).then_some(sent)
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::judge::{Delivery, Judgement, calm_lateness_ns, judge};
-use super::last_words;
 use super::stall::StallWatch;
-use crate::check::{Check, CheckCounts, times_ns};
+use super::{Scene, last_words};
+use crate::check::{Check, CheckCounts, number_of, times_ns};
 use crate::clock::{machine_ns, now_ns};
-use crate::control::{Event, Job, Order, SideReport, Span};
+use crate::control::{Event, Order, SideReport, Span};
 use crate::protocol::Pipe;
-use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING};
+use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING, Silence};
 
 /// How long a message may be missing after the link's return until the cut is judged without it.
 const MISSING_NS_MAX: u64 = 8_000_000_000;
@@ -22,27 +21,27 @@ const MISSING_NS_MAX: u64 = 8_000_000_000;
 type Log = Mutex<Vec<Delivery>>;
 
 /// Receives both flows until everything that was sent has come; judges cuts meanwhile.
-pub(crate) fn receive(
-    job: &Job,
-    pipes: [&mut Box<dyn Pipe>; 2],
-    orders: &Receiver<Order>,
-    say: &dyn Fn(&Event),
+pub(super) fn receive(
+    scene: Scene,
+    scheduled: &mut dyn Pipe,
+    bulk: &mut dyn Pipe,
 ) -> Result<SideReport, String> {
-    let beside = job.beside.as_ref().ok_or("no second flow")?;
-    let [scheduled, bulk] = pipes;
+    let Scene { job, beside, orders, say } = scene;
     let log = Log::default();
     let expected = [AtomicU64::new(NOT_DRAINING), AtomicU64::new(NOT_DRAINING)];
     let stalls = StallWatch::start(&beside.cores);
     let start_ns = now_ns();
-    let note = |message: &[u8]| {
-        if let Some([scheduled_ns, begun_ns]) = times_ns(message) {
-            locked(&log).push(Delivery { scheduled_ns, begun_ns, delivered_ns: machine_ns() });
+    let note = |message: &[u8], delivered_ns: u64| {
+        if let (Some(number), Some([scheduled_ns, begun_ns])) =
+            (number_of(message, message.len()), times_ns(message))
+        {
+            locked(&log).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
         }
     };
     std::thread::scope(|scope| {
         let flows = [
-            scope.spawn(|| take(scheduled.as_mut(), job.setup.size, &expected[0], note)),
-            scope.spawn(|| take(bulk.as_mut(), beside.bulk.size, &expected[1], |_| {})),
+            scope.spawn(|| take(scheduled, job.setup.size, &expected[0], note)),
+            scope.spawn(|| take(bulk, beside.bulk.size, &expected[1], |_, _| {})),
         ];
         let mut calm = Histogram::new();
         while flows.iter().any(|flow| !flow.is_finished()) {
@@ -71,32 +70,32 @@ pub(crate) fn receive(
             bulk_counts: Some(bulk),
             rtt_ns: calm.buckets(),
             stalls: Some(stalls.summary()),
+            notes: stalls.notes(),
             ..SideReport::default()
         })
     })
 }
 
-/// Takes messages until as many came as were sent, or none for a long time.
+/// Takes messages until as many came as were sent, or none for a long time. `note` gets each that is whole and new,
+/// and when it came.
 fn take(
     pipe: &mut dyn Pipe,
     size: usize,
     expected: &AtomicU64,
-    note: impl Fn(&[u8]),
+    note: impl Fn(&[u8], u64),
 ) -> io::Result<CheckCounts> {
     let mut check = Check::of_contents(size);
-    let mut last_arrival_ns = now_ns();
+    let mut silence = Silence::of(FAILED_AFTER_NS);
     loop {
         let count = pipe.recv(&mut |message| {
-            note(message);
+            let (delivered_ns, before) = (machine_ns(), check.counts().messages);
             check.observe(message);
+            if check.counts().messages > before {
+                note(message, delivered_ns);
+            }
         })?;
-        let now = now_ns();
-        if count > 0 {
-            last_arrival_ns = now;
-        }
-        let sent = expected.load(Ordering::Relaxed);
-        let silent = now - last_arrival_ns > FAILED_AFTER_NS;
-        if sent != NOT_DRAINING && (check.counts().messages >= sent || silent) {
+        let sent = Some(expected.load(Ordering::Relaxed)).filter(|&sent| sent != NOT_DRAINING);
+        if let Some(sent) = silence.ends(count, sent, check.counts().messages) {
             return Ok(check.finish(sent));
         }
     }
@@ -105,10 +104,9 @@ fn take(
 /// Judges one cut once every message due before the link's return has come, and forgets what is then judged.
 fn judged(log: &Log, stalls: &StallWatch, span: Span, calm: &mut Histogram) -> Judgement {
     let complete = || locked(log).last().is_some_and(|last| last.scheduled_ns > span.restored_ns);
-    let mut given_up_ns = None;
-    while !complete() && given_up_ns.is_none() {
+    let given_up = || machine_ns().saturating_sub(span.restored_ns) > MISSING_NS_MAX;
+    while !complete() && !given_up() {
         std::thread::sleep(Duration::from_millis(5));
-        given_up_ns = Some(machine_ns()).filter(|now| now.saturating_sub(span.restored_ns) > MISSING_NS_MAX);
     }
     let deliveries = {
         let mut log = locked(log);
@@ -116,15 +114,7 @@ fn judged(log: &Log, stalls: &StallWatch, span: Span, calm: &mut Histogram) -> J
         std::mem::replace(&mut *log, next)
     };
     calm_lateness_ns(&deliveries, span).for_each(|late_ns| calm.record(late_ns));
-    let mut judgement = judge(&deliveries, &stalls.found(), span);
-    if let Some(now) = given_up_ns {
-        // What has not come was due after the last that has.
-        let last = deliveries.last().map_or(span.cut_ns, |last| last.scheduled_ns);
-        judgement.unfinished = true;
-        judgement.gap_ns = judgement.gap_ns.max(now.saturating_sub(last));
-        judgement.gap_net_ns = judgement.gap_net_ns.max(now.saturating_sub(last));
-    }
-    judgement
+    judge(&deliveries, &stalls.found(), span, machine_ns())
 }
 
 fn locked(log: &Log) -> MutexGuard<'_, Vec<Delivery>> {

@@ -2,10 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use super::last_words;
+use super::{Scene, last_words};
 use crate::check::compose;
 use crate::clock::{machine_ns, now_ns};
 use crate::control::{Event, Job, Order, SideReport};
@@ -16,19 +15,17 @@ use crate::wait::WaitMode;
 const FINISH_NS: u64 = 3_000_000_000;
 
 /// Sends both flows until it is told to stop; answers questions meanwhile.
-pub(crate) fn send(
-    job: &Job,
-    pipes: [&mut Box<dyn Pipe>; 2],
-    orders: &Receiver<Order>,
-    say: &dyn Fn(&Event),
+pub(super) fn send(
+    scene: Scene,
+    scheduled: &mut dyn Pipe,
+    bulk: &mut dyn Pipe,
 ) -> Result<SideReport, String> {
-    let beside = job.beside.as_ref().ok_or("no second flow")?;
-    let [scheduled, bulk] = pipes;
+    let Scene { job, beside, orders, say } = scene;
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let flows = [
-            scope.spawn(|| at_a_rate(scheduled.as_mut(), job, beside.arrivals_per_s, &ended)),
-            scope.spawn(|| as_fast_as_it_goes(bulk.as_mut(), beside.bulk.size, &ended)),
+            scope.spawn(|| at_a_rate(scheduled, job, beside.arrivals_per_s, &ended)),
+            scope.spawn(|| as_fast_as_it_goes(bulk, beside.bulk.size, &ended)),
         ];
         while flows.iter().all(|flow| !flow.is_finished()) {
             match orders.recv_timeout(Duration::from_millis(50)) {

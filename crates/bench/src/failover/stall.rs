@@ -1,10 +1,10 @@
 //! When the machine itself was away: threads that sleep a millisecond at a time and note when they woke too late.
 //!
-//! They have the real-time priority where that is permitted, so that what they note is not the measured program's own
-//! use of the cores, which must not excuse it.
+//! They have real-time priority, so that what they note is not the measured program's own use of the cores, which must
+//! not excuse it. Where that is not permitted nothing is noted, and nothing subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,38 +33,64 @@ const STALL_NS_MIN: u64 = 1_000_000;
 
 /// Threads that watch cores until it is dropped.
 pub(super) struct StallWatch {
-    ended: Arc<AtomicBool>,
-    found: Arc<Mutex<Vec<Stall>>>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ended: AtomicBool,
+    found: Mutex<Vec<Stall>>,
+    /// Why a core is not watched.
+    refused: Mutex<Vec<String>>,
 }
 
 impl StallWatch {
     /// Watches `cores`.
     pub(super) fn start(cores: &[usize]) -> Self {
-        let (ended, found) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let shared = Arc::new(Shared::default());
         let watch = |&core: &usize| {
-            let (ended, found) = (ended.clone(), found.clone());
-            std::thread::spawn(move || watch(core, &ended, &found))
+            let shared = shared.clone();
+            std::thread::spawn(move || {
+                if let Err(reason) =
+                    pin_thread(core).and_then(|()| set_realtime(1).map_err(|e| e.to_string()))
+                {
+                    locked(&shared.refused).push(reason);
+                    return;
+                }
+                watch(&shared);
+            })
         };
         let threads = cores.iter().map(watch).collect();
-        Self { ended, found, threads }
+        Self { shared, threads }
     }
 
     /// What was found so far.
     pub(super) fn found(&self) -> Vec<Stall> {
-        self.found.lock().map(|found| found.clone()).unwrap_or_default()
+        locked(&self.shared.found).clone()
     }
 
     pub(super) fn summary(&self) -> StallSummary {
         summary(&self.found())
     }
+
+    /// What could not be watched.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let refused = locked(&self.shared.refused);
+        refused.iter().map(|reason| format!("stalls of a core not watched: {reason}")).collect()
+    }
 }
 
 impl Drop for StallWatch {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.shared.ended.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
+}
+
+fn locked<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A list is whole whoever panicked beside it.
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn summary(stalls: &[Stall]) -> StallSummary {
@@ -76,19 +102,12 @@ fn summary(stalls: &[Stall]) -> StallSummary {
     }
 }
 
-fn watch(core: usize, ended: &AtomicBool, found: &Mutex<Vec<Stall>>) {
-    // Where either is refused, the watch sees less or is itself held up by the measured program; the figures
-    // without subtraction stand beside.
-    let _ = pin_thread(core);
-    let _ = set_realtime(1);
-    while !ended.load(Ordering::Relaxed) {
+fn watch(shared: &Shared) {
+    while !shared.ended.load(Ordering::Relaxed) {
         let due_ns = machine_ns() + STEP.as_nanos() as u64;
         std::thread::sleep(STEP);
-        let woken_ns = machine_ns();
-        if let Some(stall) = late(due_ns, woken_ns)
-            && let Ok(mut found) = found.lock()
-        {
-            found.push(stall);
+        if let Some(stall) = late(due_ns, machine_ns()) {
+            locked(&shared.found).push(stall);
         }
     }
 }

@@ -20,6 +20,9 @@ pub(super) struct Gaps {
     pub(super) gap_ms: Quantiles,
     /// The same, less the machine's own stalls.
     pub(super) gap_net_ms: Quantiles,
+    /// Lateness of the latest message due after each link's return, until the calm before the next cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) return_ms: Option<Quantiles>,
 }
 
 /// By nearest rank: values that occurred.
@@ -55,6 +58,11 @@ pub(super) struct CutRow {
     worst_begun_late_ms: f64,
     /// Longest time without any delivery.
     silence_ms: f64,
+    /// How late the flow was when the cut was begun.
+    before_ms: f64,
+    /// Lateness of the latest message due after the link's return, until the calm before the next cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    return_ms: Option<f64>,
     messages: u64,
     unfinished: bool,
 }
@@ -97,8 +105,14 @@ pub(super) fn gaps<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Gaps> {
         let cuts: Vec<&&Cut> = cuts.iter().filter(|cut| cut.place.kind == kind).collect();
         let gap_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_ns)).collect();
         let net_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_net_ns)).collect();
-        let (gap_ms, gap_net_ms) = (Quantiles::of(&gap_ms)?, Quantiles::of(&net_ms)?);
-        Some(Gaps { kind, cuts: cuts.len(), gap_ms, gap_net_ms })
+        let return_ms: Vec<f64> = cuts.iter().filter_map(|cut| cut.aftermath_ns.map(ms)).collect();
+        Some(Gaps {
+            kind,
+            cuts: cuts.len(),
+            gap_ms: Quantiles::of(&gap_ms)?,
+            gap_net_ms: Quantiles::of(&net_ms)?,
+            return_ms: Quantiles::of(&return_ms),
+        })
     };
     [Kind::Carrier, Kind::Blackhole].into_iter().filter_map(of_kind).collect()
 }
@@ -125,6 +139,8 @@ fn cut_row(cut: &Cut) -> CutRow {
         worst_due_ms: (worst.scheduled_ns as f64 - cut.cut_ns as f64) / 1e6,
         worst_begun_late_ms: ms(worst.begun_ns.saturating_sub(worst.scheduled_ns)),
         silence_ms: ms(judgement.silence_ns),
+        before_ms: ms(judgement.before_ns),
+        return_ms: cut.aftermath_ns.map(ms),
         messages: judgement.messages,
         unfinished: judgement.unfinished,
     }

@@ -65,6 +65,14 @@ fn details(text: &mut String, row: &Row) {
             short(net.max)
         );
     }
+    for gaps in &row.gaps {
+        if let Some(after) = gaps.return_ms {
+            let (p50, p99, max) = (short(after.p50), short(after.p99), short(after.max));
+            let (protocol, kind) = (row.protocol, gaps.kind.name());
+            let _ =
+                writeln!(text, "{protocol} {kind}, after a link's return: p50 {p50} p99 {p99} max {max} ms");
+        }
+    }
     if let Some(calm) = row.calm_lateness_us {
         let (p50, p99, max) = (short(calm.p50), short(calm.p99), short(calm.max));
         let _ = writeln!(text, "{} undisturbed: late by p50 {p50} p99 {p99} max {max} us", row.protocol);

@@ -90,13 +90,17 @@ fn stalled(pair: &mut Pair, receiver: Part, sender: Part) -> Result<(), String> 
     }
     let sent_before = pair.report(Which::Sender)?.sent;
     pair.pass(hold)?;
+    // What it said last may be older than the hold's end; its next word is not.
+    pair.wait_until(Which::Sender, OVERTIME_MAX, |event| {
+        matches!(event, Event::Progress(_) | Event::Done(_))
+    })?
+    .ok_or("sender: silent while it was blocked")?;
     let sent_after = pair.report(Which::Sender)?.sent;
-    pair.tell(Which::Receiver, &Order::Resume)?;
-    pair.wait(Which::Sender, PUSH_MAX)?;
-    drain(pair)?;
     if sent_after > sent_before {
         let sent = sent_after - sent_before;
         return Err(format!("{sent} messages were taken while the receiver did not read"));
     }
-    Ok(())
+    pair.tell(Which::Receiver, &Order::Resume)?;
+    pair.wait(Which::Sender, PUSH_MAX)?;
+    drain(pair)
 }

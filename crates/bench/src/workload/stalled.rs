@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{FAILED_AFTER_NS, Mark, PROGRESS_EVERY_NS, Surroundings, Window};
+use super::{FAILED_AFTER_NS, Mark, PROGRESS_EVERY_NS, Silence, Surroundings, Window};
 use crate::check::{Check, compose};
 use crate::clock::now_ns;
 use crate::control::{Job, SideReport};
@@ -32,6 +32,10 @@ pub(super) fn push(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
             }
         }
         blocked.taken(number, &memory);
+        // Also told of while nothing blocks: whoever looks on must see a receiver's blockade broken.
+        if blocked.tell().is_some() {
+            (around.progress)(&SideReport { sent: number + 1, ..SideReport::default() });
+        }
     }
     Ok(SideReport {
         sent: count,
@@ -84,23 +88,17 @@ pub(super) fn take(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
     }
     let blocked_bytes_max = memory.bytes_max();
     let mut check = Check::of_contents(job.setup.size);
-    let mut last_arrival_ns = now_ns();
-    let mut window = Window::new(job, last_arrival_ns);
+    let mut silence = Silence::of(FAILED_AFTER_NS);
+    let mut window = Window::new(job, now_ns());
     loop {
         let count = pipe.recv(&mut |message| check.observe(message))?;
         let (now, counts) = (now_ns(), check.counts());
-        if count > 0 {
-            last_arrival_ns = now;
-        }
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.bytes };
         let due = window.tick(mark);
         if due {
             (around.progress)(&SideReport { counts, ..window.so_far(mark) });
         }
-        let silent = now - last_arrival_ns > FAILED_AFTER_NS;
-        if let Some(expected) = around.drain_expected()
-            && (counts.messages >= expected || silent)
-        {
+        if let Some(expected) = silence.ends(count, around.drain_expected(), counts.messages) {
             let memory = Some(memory.report(blocked_bytes_max));
             return Ok(SideReport { counts: check.finish(expected), memory, ..window.so_far(mark) });
         }

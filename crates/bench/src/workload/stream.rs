@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{FAILED_AFTER_NS, Mark, Surroundings, Window};
+use super::{FAILED_AFTER_NS, Mark, Silence, Surroundings, Window};
 use crate::check::{Check, stamp};
 use crate::clock::now_ns;
 use crate::control::{Job, SideReport};
@@ -65,7 +65,7 @@ pub(super) fn receive(
     let patience_ns = if reliable { FAILED_AFTER_NS } else { LOST_AFTER_NS };
     let look_every = look_every(size);
     let mut window: Option<Window> = None;
-    let mut last_arrival_ns = now_ns();
+    let mut silence = Silence::of(patience_ns);
     let (mut turns, mut arrived) = (0, 0);
     loop {
         let count = match pipe.recv(&mut |message| check.observe(message)) {
@@ -78,10 +78,8 @@ pub(super) fn receive(
             continue;
         }
         let now = now_ns();
-        if arrived > 0 {
-            last_arrival_ns = now;
-        }
-        (turns, arrived) = (0, 0);
+        let came = std::mem::take(&mut arrived);
+        turns = 0;
         let counts = check.counts();
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.bytes };
         // The window counts from the first arrival: connecting is not streaming.
@@ -90,9 +88,7 @@ pub(super) fn receive(
         }
         let due = window.as_mut().is_some_and(|window| window.tick(mark));
         let so_far = || window.as_ref().map(|window| window.so_far(mark)).unwrap_or_default();
-        if let Some(expected) = around.drain_expected()
-            && (counts.messages >= expected || now.saturating_sub(last_arrival_ns) > patience_ns)
-        {
+        if let Some(expected) = silence.ends(came, around.drain_expected(), counts.messages) {
             return Ok(SideReport { counts: check.finish(expected), ..so_far() });
         }
         if due {

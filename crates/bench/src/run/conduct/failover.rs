@@ -7,7 +7,7 @@ use super::Part;
 use crate::args::FailoverPlan;
 use crate::clock::machine_ns;
 use crate::control::{Event, Order, SideReport, Span};
-use crate::failover::{Cut, Kind, Place};
+use crate::failover::{Cut, Judgement, Kind, Place};
 use crate::netns::Testbed;
 use crate::run::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};
 use crate::stats::Prng;
@@ -28,29 +28,46 @@ pub(in crate::run) fn failover(
     stop: &AtomicBool,
     told: &mut dyn FnMut(usize, &Cut),
 ) -> Sample {
-    let mut cuts = Vec::new();
     let mut nothing = |_: &SideReport| {};
     let mut pair = Pair::new(stop, &mut nothing);
-    let warmup = Duration::from_nanos(sender.1.warmup_ns);
-    let error = run(&mut pair, receiver, sender, warmup, testbed, plan, &mut |cut| {
-        told(cuts.len(), &cut);
-        cuts.push(cut);
-    });
-    Sample { cuts, error: error.err(), ..pair.sample() }
+    let mut cuts = Cuts { told, made: Vec::new() };
+    let error = run(&mut pair, receiver, sender, testbed, plan, &mut cuts);
+    Sample { cuts: cuts.made, error: error.err(), ..pair.sample() }
+}
+
+/// The cuts so far, and who hears of them.
+struct Cuts<'a> {
+    told: &'a mut dyn FnMut(usize, &Cut),
+    made: Vec<Cut>,
+}
+
+impl Cuts<'_> {
+    fn add(&mut self, cut: Cut) {
+        self.close(cut.judgement.aftermath_ns);
+        (self.told)(self.made.len(), &cut);
+        self.made.push(cut);
+    }
+
+    /// What followed on the last cut's end is known once the next one is judged.
+    fn close(&mut self, aftermath_ns: u64) {
+        if let Some(last) = self.made.last_mut() {
+            last.aftermath_ns = Some(aftermath_ns);
+        }
+    }
 }
 
 fn run(
     pair: &mut Pair,
     receiver: Part,
     sender: Part,
-    warmup: Duration,
     testbed: &Testbed,
     plan: &FailoverPlan,
-    add: &mut dyn FnMut(Cut),
+    cuts: &mut Cuts,
 ) -> Result<(), String> {
     // A handle of its own: switching changes it, and it removes nothing when it is dropped.
     let testbed = Testbed::open(&testbed.spec().name).map_err(|error| error.to_string())?;
     let links = testbed.spec().links.len();
+    let warmup = Duration::from_nanos(sender.1.warmup_ns);
     let mut cutter = Cutter { testbed, plan, random: Prng::new(1) };
     cutter.testbed.prepare_faults().map_err(|error| error.to_string())?;
     pair.start(receiver, sender)?;
@@ -58,9 +75,13 @@ fn run(
     pair.pass(warmup)?;
     for &kind in &plan.kinds {
         for number in 0..plan.cuts as usize {
-            add(cutter.cut(pair, Place::of(kind, number, links))?);
+            cuts.add(cutter.cut(pair, Place::of(kind, number, links))?);
         }
     }
+    pair.pass(Duration::from_nanos((plan.pause_ns as f64 * CALM_AFTER) as u64))?;
+    let now_ns = machine_ns();
+    // A cut of no length: only what followed on the last one is left to be judged.
+    cuts.close(judged(pair, Span { calm_ns: now_ns, cut_ns: now_ns, restored_ns: now_ns })?.aftermath_ns);
     pair.tell(Which::Sender, &Order::Stop)?;
     pair.wait(Which::Sender, OVERTIME_MAX)?;
     let expected = pair.report(Which::Sender)?.flows_sent.ok_or("sender: no counts")?;
@@ -89,20 +110,13 @@ impl Cutter<'_> {
         let after = carried(pair)?;
         let outage = Duration::from_nanos(self.about(self.plan.outage_ns));
         let cut_ns = machine_ns();
-        let cut = self.switch(place, true);
+        let passed = self.switch(place, true).and_then(|()| pair.pass(outage));
         // Whatever happens meanwhile, the link is given back.
-        let passed = cut.and_then(|()| pair.pass(outage));
-        self.switch(place, false)?;
-        passed?;
-        let span = Span { calm_ns, cut_ns, restored_ns: machine_ns() };
-        pair.tell(Which::Receiver, &Order::Judge(span))?;
-        match pair.wait(Which::Receiver, JUDGE_MAX)? {
-            Event::Judged(judgement) => {
-                let carried_share = share(&before, &after, place.link);
-                Ok(Cut { place, cut_ns, judgement, carried_share })
-            }
-            other => Err(format!("receiver: unexpected {other:?}")),
-        }
+        let restored = self.switch(place, false);
+        passed.and(restored)?;
+        let judgement = judged(pair, Span { calm_ns, cut_ns, restored_ns: machine_ns() })?;
+        let carried_share = share(&before, &after, place.link);
+        Ok(Cut { place, cut_ns, judgement, carried_share, aftermath_ns: None })
     }
 
     fn switch(&mut self, place: Place, cut: bool) -> Result<(), String> {
@@ -116,6 +130,15 @@ impl Cutter<'_> {
     /// A time give or take a tenth: cuts must not fall into step with a protocol's timers.
     fn about(&mut self, ns: u64) -> u64 {
         ns * 9 / 10 + self.random.below((ns / 5) as usize + 1) as u64
+    }
+}
+
+/// What the receiver says of a cut.
+fn judged(pair: &mut Pair, span: Span) -> Result<Judgement, String> {
+    pair.tell(Which::Receiver, &Order::Judge(span))?;
+    match pair.wait(Which::Receiver, JUDGE_MAX)? {
+        Event::Judged(judgement) => Ok(judgement),
+        other => Err(format!("receiver: unexpected {other:?}")),
     }
 }
 
