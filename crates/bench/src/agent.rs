@@ -16,7 +16,7 @@ use crate::calibrate::calibrate;
 use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
-use crate::protocol::{self, Pipe, Protocol};
+use crate::protocol::{self, Flow, Pipe, Protocol};
 use crate::workload::{NOT_DRAINING, Surroundings, Workload, play};
 
 /// The hidden sub-command under which the program must call [`agent_main`].
@@ -137,9 +137,10 @@ fn open(
         Role::Sender => {
             let Address { address } = read_line()?;
             hear(heard, orders);
-            let addresses: Vec<&str> = address.split(' ').collect();
+            let flow = |(setup, address)| Flow { setup, address };
+            let flows: Vec<Flow> = setups.iter().zip(address.split(' ')).map(flow).collect();
             let pipes = protocol
-                .connect_flows(&setups, &addresses, CONNECT_MAX)
+                .connect_flows(&flows, CONNECT_MAX)
                 .map_err(|error| failed(&format!("connect to {address}"), error))?;
             pin();
             Ok(pipes)

@@ -21,9 +21,9 @@ pub struct BenchArgs {
     /// Protocols, separated by commas; every available one if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub protocol: Vec<String>,
-    /// Between two nodes of a testbed, or two processes of this node over loopback.
-    #[arg(long, value_enum, default_value = "inter")]
-    pub placement: Placement,
+    /// Between two nodes of a testbed (inter, if not given), or two processes of this node over loopback.
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
     /// Number of links between the two nodes; 2 for failover and idle, else 1.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub links: Option<u8>,
@@ -32,17 +32,17 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub rate: Vec<String>,
     /// Message sizes in bytes, separated by commas, each measured in turn; 131072 for stream and stalled, 4096 for
-    /// failover, else 64.
+    /// failover, else 64. Not for idle.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub size: Vec<usize>,
     /// How the measuring threads wait; block for failover, idle and stalled, else spin.
     #[arg(long, value_enum)]
     pub wait: Option<WaitMode>,
     /// Length of each measured window, in seconds; 10 for idle, else 1. stalled: how long the receiver stays away once
-    /// the sender is blocked, 2. failover: not used.
+    /// the sender is blocked, 2. Not for failover.
     #[arg(long, value_name = "S")]
     pub duration: Option<f64>,
-    /// Time before each window, in seconds; 1 for failover, 3 for idle, else 0.3. stalled: not used.
+    /// Time before each window, in seconds; 1 for failover, 3 for idle, else 0.3. Not for stalled.
     #[arg(long, value_name = "S")]
     pub warmup: Option<f64>,
     /// Number of repetitions, interleaved over the protocols; 1 for failover and stalled, 3 for idle, else 5.
@@ -54,18 +54,20 @@ pub struct BenchArgs {
     /// Send and receive buffers of sockets, in bytes; the system's defaults if not given.
     #[arg(long, value_name = "BYTES")]
     pub socket_buffer_max: Option<usize>,
-    /// Random loss of the links in percent, separated by commas, each measured in turn. `1:0` gives each link its own.
-    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "LIST")]
+    /// Random loss of the links in percent, separated by commas, each measured in turn; none if not given. `1:0` gives
+    /// each link its own.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub loss: Vec<String>,
-    /// Send from the application's memory, or compose messages in the protocol's where it offers that.
-    #[arg(long, value_enum, default_value = "slice")]
-    pub send: SendKind,
-    /// Ratios to report, as A:B; polyrail to every other protocol if not given.
+    /// Send from the application's memory (slice, if not given), or compose messages in the protocol's where it offers
+    /// that.
+    #[arg(long, value_enum)]
+    pub send: Option<SendKind>,
+    /// Ratios to report, as A:B; polyrail to every other protocol if not given. Not for stalled.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
-    /// Bytes that the sender of stalled pushes; K, M, G for powers of 1024.
-    #[arg(long, default_value = "10G", value_name = "BYTES", value_parser = parse_bytes)]
-    pub bytes: u64,
+    /// Bytes that the sender of stalled pushes, 10G if not given; K, M, G for powers of 1024.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub bytes: Option<u64>,
     /// How links are cut in failover.
     #[command(flatten)]
     pub failover: FailoverArgs,
@@ -158,44 +160,92 @@ pub(crate) struct Plan {
     pub(crate) failover: FailoverPlan,
 }
 
+/// What `stalled` pushes.
+const BYTES_DEFAULT: u64 = 10 << 30;
 /// Largest message that is measured: each side holds a few of them.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 impl BenchArgs {
+    /// Where the two processes are to be.
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement.unwrap_or(Placement::Inter)
+    }
+
     /// Checks the arguments; the error is one line for the user.
     pub(crate) fn plan(&self) -> Result<Plan, String> {
+        self.check_meaning()?;
         let workload = self.workload.workload().ok_or("`list` measures nothing")?;
         let defaults = workload.defaults();
-        let intra = self.placement == Placement::Intra;
+        let intra = self.placement() == Placement::Intra;
         let links = usize::from(self.links.unwrap_or(if intra { 1 } else { defaults.links }));
         let rates = match self.rate.as_slice() {
             [] => vec![if intra { "0" } else { defaults.rate }.to_owned()],
             rates => rates.to_vec(),
         };
-        self.check_placement(workload, links, &rates)?;
+        let losses = if self.loss.is_empty() { vec!["0".to_owned()] } else { self.loss.clone() };
+        let shaped = rates.iter().chain(&losses).any(|value| value != "0");
+        self.check_placement(workload, links, shaped)?;
+        let send = self.send.unwrap_or(SendKind::Slice);
+        if workload.checks_contents() && send == SendKind::Buffer {
+            return Err(format!("--send buffer leaves contents out, which {} checks", workload.name()));
+        }
         Ok(Plan {
             workload,
-            placement: self.placement,
+            placement: self.placement(),
             rates: rates.iter().map(|rate| parse_rates(rate, links)).collect::<Result<_, _>>()?,
-            losses: self.loss.iter().map(|loss| parse_losses(loss, links)).collect::<Result<_, _>>()?,
+            losses: losses.iter().map(|loss| parse_losses(loss, links)).collect::<Result<_, _>>()?,
             sizes: self.sizes(workload)?,
             wait: self.wait.unwrap_or(defaults.wait),
             warmup_ns: seconds("--warmup", self.warmup.unwrap_or(defaults.warmup_s), 0.0)?,
             duration_ns: seconds("--duration", self.duration.unwrap_or(defaults.duration_s), 0.01)?,
             repeat: self.repeat.unwrap_or(defaults.repeat),
             socket_buffer_max: self.socket_buffer_max,
-            send: self.send,
+            send,
             protocols: self.protocol.clone(),
             versus: self.vs.iter().map(|text| parse_versus(text)).collect::<Result<_, _>>()?,
-            bytes: self.bytes,
+            bytes: self.bytes.unwrap_or(BYTES_DEFAULT),
             failover: self.failover.plan()?,
         })
     }
 
-    fn check_placement(&self, workload: Workload, links: usize, rates: &[String]) -> Result<(), String> {
-        let shaped = rates.iter().any(|rate| rate != "0") || self.loss.iter().any(|loss| loss != "0");
+    /// Refuses flags that were given and would change nothing.
+    pub(crate) fn check_meaning(&self) -> Result<(), String> {
+        use WorkloadArg::{Failover, Idle, List, Stalled};
+        let (asked, cuts) = (self.workload, &self.failover);
+        let flags = [
+            ("--protocol", !self.protocol.is_empty(), true),
+            ("--placement", self.placement.is_some(), true),
+            ("--links", self.links.is_some(), true),
+            ("--rate", !self.rate.is_empty(), true),
+            ("--loss", !self.loss.is_empty(), true),
+            ("--wait", self.wait.is_some(), true),
+            ("--repeat", self.repeat.is_some(), true),
+            ("--socket-buffer-max", self.socket_buffer_max.is_some(), true),
+            ("--size", !self.size.is_empty(), asked != Idle),
+            ("--send", self.send.is_some(), asked != Idle),
+            ("--duration", self.duration.is_some(), asked != Failover),
+            ("--warmup", self.warmup.is_some(), asked != Stalled),
+            ("--vs", !self.vs.is_empty(), asked != Stalled),
+            ("--bytes", self.bytes.is_some(), asked == Stalled),
+            ("--cuts", cuts.cuts.is_some(), asked == Failover),
+            ("--kind", !cuts.kind.is_empty(), asked == Failover),
+            ("--outage", cuts.outage.is_some(), asked == Failover),
+            ("--pause", cuts.pause.is_some(), asked == Failover),
+            ("--arrivals", cuts.arrivals.is_some(), asked == Failover),
+            ("--class", cuts.class.is_some(), asked == Failover),
+        ];
+        match flags.iter().find(|(_, given, has_meaning)| *given && (asked == List || !has_meaning)) {
+            Some((flag, ..)) => {
+                let name = self.workload.workload().map_or("list", Workload::name);
+                Err(format!("{flag} changes nothing in {name}: leave it out"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_placement(&self, workload: Workload, links: usize, shaped: bool) -> Result<(), String> {
         let needs_links = matches!(workload, Workload::Failover | Workload::Idle);
-        if self.placement == Placement::Intra && (shaped || links != 1 || needs_links) {
+        if self.placement() == Placement::Intra && (shaped || links != 1 || needs_links) {
             return Err(if needs_links {
                 format!("{} is about links: --placement intra has none", workload.name())
             } else {
@@ -204,9 +254,6 @@ impl BenchArgs {
         }
         if workload == Workload::Failover && links < 2 {
             return Err("failover needs a link to fail over to: --links 2 at least".to_owned());
-        }
-        if workload.checks_contents() && self.send == SendKind::Buffer {
-            return Err(format!("--send buffer leaves contents out, which {} checks", workload.name()));
         }
         Ok(())
     }
@@ -345,5 +392,29 @@ pub(crate) mod tests {
         assert!(refused("nothing").contains("nothing"));
         assert!(refused("stream --links 0").contains("links"));
         assert!(refused("stream --repeat 0").contains("repeat"));
+    }
+
+    #[test]
+    fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
+        for line in [
+            "stream --bytes 1G",
+            "stream --cuts 3",
+            "rate --kind carrier",
+            "pingpong --outage 1",
+            "idle --pause 1",
+            "stalled --arrivals 10",
+            "stream --class urgent",
+            "failover --duration 1",
+            "stalled --warmup 1",
+            "stalled --vs a:b",
+            "idle --size 64",
+            "idle --send slice",
+            "list --links 2",
+        ] {
+            let flag = line.split_whitespace().nth(1).unwrap();
+            let said = refused(line);
+            assert!(said.starts_with(flag) && said.lines().count() == 1, "{line}: {said}");
+        }
+        assert!(parse("list --json").unwrap().check_meaning().is_ok());
     }
 }

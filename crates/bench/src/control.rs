@@ -90,6 +90,9 @@ pub struct Setup {
     /// How the flow stands to others.
     #[serde(default)]
     pub class: FlowClass,
+    /// Whether each message is to leave at once, because its lateness counts: TCP_NODELAY.
+    #[serde(default)]
+    pub prompt: bool,
 }
 
 /// A line to a measured process after its job.

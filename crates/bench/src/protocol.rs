@@ -73,24 +73,41 @@ pub trait Protocol: Sync {
         setups.iter().map(|setup| self.listen(setup)).collect()
     }
 
-    /// Connects several flows, each to the listener of the same place in `addresses`.
+    /// Connects several flows.
     ///
     /// # Errors
     /// What the machine refuses, or nobody answers within `timeout`.
-    fn connect_flows(
-        &self,
-        setups: &[Setup],
-        addresses: &[&str],
-        timeout: Duration,
-    ) -> io::Result<Vec<Box<dyn Pipe>>> {
-        setups.iter().zip(addresses).map(|(setup, address)| self.connect(setup, address, timeout)).collect()
+    fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
+        flows.iter().map(|flow| self.connect(flow.setup, flow.address, timeout)).collect()
     }
 
     /// Whether one of its flows can be put before another.
     fn has_classes(&self) -> bool {
         false
     }
+
+    /// Whether messages can be composed in its own memory.
+    fn composes(&self) -> bool {
+        false
+    }
+
+    /// Whether threads of its own carry the messages: beside a thread that spins, each needs a core.
+    fn has_carrying_threads(&self) -> bool {
+        false
+    }
 }
+
+/// One of several flows that are connected side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// Its conditions.
+    pub setup: &'a Setup,
+    /// Where its listener is.
+    pub address: &'a str,
+}
+
+/// The ends of several flows.
+pub type Pipes = Vec<Box<dyn Pipe>>;
 
 /// A receiver that waits for its sender.
 pub trait Listener {

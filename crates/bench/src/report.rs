@@ -7,10 +7,11 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use crate::args::{FlowClass, Placement, Plan};
+use crate::args::{FlowClass, Placement, Plan, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
 use crate::failover::Cut;
+use crate::process::core_count;
 use crate::protocol::Protocol;
 use crate::run::Sample;
 use crate::stats::{Spread, paired_ratio};
@@ -30,6 +31,7 @@ pub(crate) struct Case {
     protocol: &'static str,
     reliable: bool,
     striped: bool,
+    carrying_threads: bool,
     placement: Placement,
     rates: Vec<Option<u32>>,
     loss_percent: Vec<f64>,
@@ -37,6 +39,9 @@ pub(crate) struct Case {
     wait: WaitMode,
     /// Of `failover`, where the protocol has classes.
     class: Option<FlowClass>,
+    /// Where messages are composed in the protocol's memory.
+    send: Option<SendKind>,
+    socket_buffer_max: Option<usize>,
 }
 
 impl Case {
@@ -52,6 +57,7 @@ impl Case {
             protocol: protocol.name(),
             reliable: protocol.reliable(),
             striped: protocol.striped(),
+            carrying_threads: protocol.has_carrying_threads(),
             placement: plan.placement,
             rates: rates.to_vec(),
             loss_percent: loss_percent.to_vec(),
@@ -59,6 +65,8 @@ impl Case {
             wait: plan.wait,
             class: (plan.workload == Workload::Failover && protocol.has_classes())
                 .then_some(plan.failover.class),
+            send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
+            socket_buffer_max: plan.socket_buffer_max,
         }
     }
 
@@ -140,6 +148,10 @@ impl Series {
         let sum = |count: &dyn Fn(&Sample) -> u64| samples().map(count).sum::<u64>();
         let mut notes: Vec<String> =
             self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
+        if self.case.carrying_threads && self.case.wait == WaitMode::Spin && core_count() < CARRYING_CORES {
+            notes
+                .push("its own threads share the cores with two that spin: see also --wait block".to_owned());
+        }
         notes.sort();
         notes.dedup();
         Row {
@@ -152,6 +164,8 @@ impl Series {
             size: case.size,
             wait: case.wait,
             class: case.class,
+            send: case.send,
+            socket_buffer_max: case.socket_buffer_max,
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| one_way && !case.reliable),
             rate_per_s: match case.workload {
@@ -290,6 +304,9 @@ impl Series {
         full.then_some("cpu")
     }
 }
+
+/// Cores for two sides that spin, and for a thread beside each.
+const CARRYING_CORES: usize = 4;
 
 /// A spinning side that got less of its core than this was disturbed.
 const CORE_SHARE_MIN: f64 = 0.9;

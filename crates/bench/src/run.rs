@@ -38,11 +38,14 @@ const RECEIVER_NODE: usize = 1;
 /// Runs `bench` and gives the exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
 pub fn run(args: BenchArgs) -> i32 {
     if args.workload == WorkloadArg::List {
+        if let Err(error) = args.check_meaning() {
+            return refuse(args.json, &error);
+        }
         let list = crate::report::List::here();
         return emit(if args.json { list.json() } else { list.table() }, 0);
     }
     // Without root, network namespaces need a user namespace first; that replaces the process.
-    if args.placement == Placement::Inter && !rustix::process::geteuid().is_root() && args.plan().is_ok() {
+    if args.placement() == Placement::Inter && !rustix::process::geteuid().is_root() && args.plan().is_ok() {
         let error = reexecute_unprivileged();
         return finish(&args, &Report::failed(error.to_string()));
     }
@@ -102,14 +105,26 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
 
 fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
     let known = || protocol::all().iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
-    let find = |name: &String| {
-        protocol::find(name).ok_or_else(|| format!("no protocol is named `{name}`: there are {}", known()))
+    let find = |name: &String| match protocol::find(name) {
+        Some(protocol) => Ok(protocol),
+        None if name == "zmq" => {
+            Err("this build has no `zmq`: its feature of that name was switched off".to_owned())
+        }
+        None => Err(format!("no protocol is named `{name}`: there are {}", known())),
     };
-    plan.versus.iter().flat_map(|(a, b)| [a, b]).try_for_each(|name| find(name).map(drop))?;
-    if plan.protocols.is_empty() {
-        return Ok(protocol::all());
+    let selected: Vec<&dyn Protocol> = match plan.protocols.as_slice() {
+        [] => protocol::all(),
+        names => names.iter().map(find).collect::<Result<_, _>>()?,
+    };
+    for name in plan.versus.iter().flat_map(|(a, b)| [a, b]) {
+        let wanted = find(name)?.name();
+        if !selected.iter().any(|protocol| protocol.name() == wanted) {
+            return Err(format!(
+                "--vs: `{wanted}` is not among those of --protocol, so there is no ratio to it"
+            ));
+        }
     }
-    plan.protocols.iter().map(find).collect()
+    Ok(selected)
 }
 
 struct Run<'a> {
@@ -188,8 +203,14 @@ impl Run<'_> {
         size: usize,
         series: &mut [(&'static dyn Protocol, Series)],
     ) -> Result<(), String> {
+        let mut order: Vec<usize> = (0..series.len()).collect();
         for repetition in 0..self.plan.repeat {
-            for (protocol, series) in series.iter_mut() {
+            // Each takes its turn at being first: what one leaves behind would else always meet the same next one.
+            if repetition > 0 && !order.is_empty() {
+                order.rotate_left(1);
+            }
+            for &place in &order {
+                let (protocol, series) = &mut series[place];
                 if self.stop.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
                 }
@@ -271,6 +292,7 @@ impl Run<'_> {
             send: self.plan.send,
             both_ways: self.plan.workload == Workload::PingPong,
             class: self.plan.failover.class,
+            prompt: self.plan.workload == Workload::Failover,
         }
     }
 }

@@ -10,24 +10,24 @@ use crate::failover::Kind;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Failover")]
 pub struct FailoverArgs {
-    /// Number of cuts of each kind, over the links in turn.
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub cuts: u32,
-    /// Kinds of cuts, separated by commas, one after the other.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "carrier,blackhole", value_name = "LIST")]
+    /// Number of cuts of each kind, over the links in turn; 20 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub cuts: Option<u32>,
+    /// Kinds of cuts, separated by commas, one after the other; all if not given.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub kind: Vec<Kind>,
-    /// How long a link stays cut, in seconds, give or take a tenth.
-    #[arg(long, default_value_t = 1.0, value_name = "S")]
-    pub outage: f64,
-    /// From a link's return until the next cut, in seconds, give or take a tenth.
-    #[arg(long, default_value_t = 1.5, value_name = "S")]
-    pub pause: f64,
-    /// Messages of the watched flow per second.
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub arrivals: u64,
-    /// How the watched flow stands to the bulk, where a protocol has classes.
-    #[arg(long, value_enum, default_value = "normal")]
-    pub class: FlowClass,
+    /// How long a link stays cut, in seconds, give or take a tenth; 1 if not given.
+    #[arg(long, value_name = "S")]
+    pub outage: Option<f64>,
+    /// From a link's return until the next cut, in seconds, give or take a tenth; 1.5 if not given.
+    #[arg(long, value_name = "S")]
+    pub pause: Option<f64>,
+    /// Messages of the watched flow per second; 10000 if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub arrivals: Option<u64>,
+    /// How the watched flow stands to the bulk, where a protocol has classes; normal if not given.
+    #[arg(long, value_enum)]
+    pub class: Option<FlowClass>,
 }
 
 /// How a flow stands to others.
@@ -54,13 +54,15 @@ pub(crate) struct FailoverPlan {
 
 impl FailoverArgs {
     pub(super) fn plan(&self) -> Result<FailoverPlan, String> {
+        let kinds =
+            if self.kind.is_empty() { vec![Kind::Carrier, Kind::Blackhole] } else { self.kind.clone() };
         Ok(FailoverPlan {
-            cuts: self.cuts,
-            kinds: self.kind.clone(),
-            outage_ns: seconds("--outage", self.outage, 0.01)?,
-            pause_ns: seconds("--pause", self.pause, 0.1)?,
-            arrivals_per_s: self.arrivals,
-            class: self.class,
+            cuts: self.cuts.unwrap_or(20),
+            kinds,
+            outage_ns: seconds("--outage", self.outage.unwrap_or(1.0), 0.01)?,
+            pause_ns: seconds("--pause", self.pause.unwrap_or(1.5), 0.1)?,
+            arrivals_per_s: self.arrivals.unwrap_or(10_000),
+            class: self.class.unwrap_or_default(),
         })
     }
 }

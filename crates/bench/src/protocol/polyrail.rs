@@ -11,7 +11,7 @@ use polyrail::{
     Class, Config, Destination, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait,
 };
 
-use super::{Listener, Pipe, Protocol, Setup};
+use super::{Flow, Listener, Pipe, Pipes, Protocol, Setup};
 use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
@@ -68,20 +68,19 @@ impl Protocol for Polyrail {
         setups.iter().zip(0..).map(listen).collect()
     }
 
-    fn connect_flows(
-        &self,
-        setups: &[Setup],
-        _addresses: &[&str],
-        timeout: Duration,
-    ) -> io::Result<Vec<Box<dyn Pipe>>> {
-        let Some(first) = setups.first() else { return Ok(Vec::new()) };
-        let node = embed(first, "sender")?;
-        let connect = |(setup, instance)| -> io::Result<Box<dyn Pipe>> {
-            let pipe = PolyrailPipe::open(&node, setup, instance)?;
+    fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
+        let Some(first) = flows.first() else { return Ok(Vec::new()) };
+        let node = embed(first.setup, "sender")?;
+        let connect = |(flow, instance): (&Flow, u32)| -> io::Result<Box<dyn Pipe>> {
+            let pipe = PolyrailPipe::open(&node, flow.setup, instance)?;
             pipe.find(timeout)?;
             Ok(Box::new(pipe))
         };
-        setups.iter().zip(0..).map(connect).collect()
+        flows.iter().zip(0..).map(connect).collect()
+    }
+
+    fn composes(&self) -> bool {
+        true
     }
 
     fn has_classes(&self) -> bool {

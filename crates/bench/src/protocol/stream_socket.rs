@@ -133,7 +133,7 @@ struct StreamPipe {
 
 impl StreamPipe {
     fn new(socket: Socket, options: Options, setup: &Setup) -> io::Result<Self> {
-        if options.nodelay {
+        if options.nodelay || setup.prompt {
             socket.set_tcp_nodelay(true)?;
         }
         socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;

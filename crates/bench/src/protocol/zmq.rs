@@ -31,6 +31,10 @@ impl Protocol for Zmq {
         Ok(())
     }
 
+    fn has_carrying_threads(&self) -> bool {
+        true
+    }
+
     fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
         if size < MESSAGE_BYTES_MIN {
             return Err(format!("messages of {size} bytes cannot carry their number"));

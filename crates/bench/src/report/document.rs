@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sides, Stalls};
-use crate::args::{FlowClass, Placement};
+use crate::args::{FlowClass, Placement, SendKind};
 use crate::calibrate::Calibration;
 use crate::host::Host;
 use crate::stats::{Ratio, Spread};
@@ -45,6 +45,10 @@ pub(super) struct Row {
     pub(super) wait: WaitMode,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) class: Option<FlowClass>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) send: Option<SendKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) socket_buffer_max: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) throughput_mbps: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
-use crate::args::{FlowClass, Placement};
+use crate::args::{FlowClass, Placement, SendKind};
 use crate::stats::Spread;
 use crate::workload::Workload;
 
@@ -143,7 +143,13 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn conditions(row: &Row) -> String {
-    let (placement, wait) = (row.placement.name(), row.wait.name());
+    let (placement, mut wait) = (row.placement.name(), row.wait.name().to_owned());
+    if row.send == Some(SendKind::Buffer) {
+        wait += " buffer";
+    }
+    if let Some(bytes) = row.socket_buffer_max {
+        let _ = write!(wait, " sockets {bytes} B");
+    }
     if row.placement == Placement::Intra {
         return format!("{placement} {wait}");
     }

@@ -134,6 +134,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         send: SendKind::Slice,
         both_ways: false,
         class: FlowClass::Normal,
+        prompt: false,
     }
 }
 
