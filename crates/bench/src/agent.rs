@@ -17,7 +17,7 @@ use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Flow, Pipe, Protocol};
-use crate::workload::{NOT_DRAINING, Surroundings, Workload, play};
+use crate::workload::{NOT_DRAINING, Surroundings, play};
 
 /// The hidden sub-command under which the program must call [`agent_main`].
 pub const AGENT_COMMAND: &str = "bench-agent";
@@ -69,11 +69,6 @@ fn measure(
     heard: &Heard,
     orders: &Receiver<Order>,
 ) -> Result<SideReport, String> {
-    if job.workload == Workload::Idle {
-        // Whoever looks on counts what a process costs that only waits.
-        wait_for(orders, Order::Stop)?;
-        return Ok(SideReport::default());
-    }
     wait_for(orders, Order::Go)?;
     if let [watched, bulk] = pipes {
         return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);

@@ -1,6 +1,7 @@
 //! What is done over a protocol while it is measured: the two sides of each workload.
 
 mod histogram;
+mod idle;
 mod pingpong;
 mod stalled;
 mod stream;
@@ -156,7 +157,9 @@ pub(crate) fn play(
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
         (Workload::Stalled, Role::Sender) => stalled::push(job, pipe, around),
         (Workload::Stalled, Role::Receiver) => stalled::take(job, pipe, around),
-        (Workload::Failover | Workload::Idle, _) => {
+        (Workload::Idle, Role::Sender) => idle::send(job, pipe),
+        (Workload::Idle, Role::Receiver) => idle::receive(job, pipe),
+        (Workload::Failover, _) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, "not played over a single pipe"))
         }
     }

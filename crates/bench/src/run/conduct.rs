@@ -10,7 +10,7 @@ pub(super) use failover::failover;
 
 use super::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};
 use crate::control::{Event, Job, Order, SideReport};
-use crate::idle::Snapshot;
+use crate::idle::{IdleCost, Snapshot};
 use crate::workload::{BLOCKED_NS_MIN, Workload};
 
 /// One side's command and what it is told to do.
@@ -65,9 +65,15 @@ fn idle(pair: &mut Pair, receiver: Part, sender: Part) -> Result<(), String> {
     let pids = [pair.pid(sides[0])?, pair.pid(sides[1])?];
     let before = [Snapshot::of(pids[0]).map_err(failed)?, Snapshot::of(pids[1]).map_err(failed)?];
     pair.pass(watch)?;
-    for ((which, pid), before) in sides.into_iter().zip(pids).zip(&before) {
-        let after = Snapshot::of(pid).map_err(failed)?;
-        let cost = after.since(before, pid).map_err(failed)?;
+    let cost = |which: usize| -> Result<IdleCost, String> {
+        let after = Snapshot::of(pids[which]).map_err(failed)?;
+        after.since(&before[which], pids[which]).map_err(failed)
+    };
+    let costs = [cost(0)?, cost(1)?];
+    // One message: a pair that had lost its connection would cost little for the wrong reason.
+    pair.go()?;
+    for (which, cost) in sides.into_iter().zip(costs) {
+        pair.wait(which, DRAIN_MAX)?;
         pair.report(which)?.idle = Some(cost);
     }
     pair.quit();

@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -21,7 +20,8 @@ pub(super) struct Side {
     events: Receiver<Event>,
     /// An event heard while waiting for the other side.
     kept: Option<Event>,
-    complaints: Arc<Mutex<String>>,
+    /// What it wrote to standard error, once it has ended.
+    complaints: Receiver<String>,
     /// The last report it gave.
     pub(super) last: SideReport,
 }
@@ -47,16 +47,14 @@ impl Side {
                 }
             }
         });
-        let complaints = Arc::new(Mutex::new(String::new()));
-        let kept = complaints.clone();
+        let (complain, complaints) = channel();
         std::thread::spawn(move || {
             let mut text = String::new();
             if let Some(mut stderr) = stderr {
                 let _ = stderr.read_to_string(&mut text);
             }
-            if let Ok(mut kept) = kept.lock() {
-                *kept = text;
-            }
+            // Nobody asks a side that has ended well.
+            let _ = complain.send(text);
         });
         let stdin = child.stdin.take();
         let last = SideReport::default();
@@ -118,8 +116,11 @@ impl Side {
     /// Why the process has ended without a word.
     fn epitaph(&mut self) -> String {
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        let complaints = self.complaints.lock().map_or(String::new(), |text| text.trim().to_owned());
-        format!("{}: ended early ({status}) {complaints}", self.name).trim_end().to_owned()
+        let complaints = self.complaints.recv_timeout(LOOK_EVERY * 50).unwrap_or_default();
+        // One line: a panic's first says most.
+        let lines: Vec<&str> =
+            complaints.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
+        format!("{}: ended early ({status}) {}", self.name, lines.join(" ")).trim_end().to_owned()
     }
 }
 
@@ -129,5 +130,24 @@ impl Drop for Side {
         drop(self.stdin.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_that_dies_is_told_of_in_one_line_with_its_last_words() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read task; echo >&2; echo boom >&2; echo bang >&2; echo more >&2; exit 7"]);
+        let mut side = Side::start("receiver", command, &Task::Calibrate).unwrap();
+        let error = loop {
+            match side.next(LOOK_EVERY) {
+                Ok(event) => assert!(event.is_none(), "{event:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, "receiver: ended early (exit status: 7) boom bang");
     }
 }

@@ -278,3 +278,10 @@ fn a_receiver_that_stops_reading_blocks_its_sender_and_gets_everything_afterward
     assert_eq!(row["sent_before_block_bytes"].as_u64(), Some(64 * 1024));
     assert!(row["memory_mib"]["receiver"]["blocked"]["median"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn an_idle_pair_ends_with_one_message_that_shows_it_was_connected() {
+    let (row, sample) = measured("idle", Fault::None);
+    assert_eq!((sample.sender.sent, sample.receiver.counts.messages), (1, 1));
+    assert_eq!(faults(&row), [0; 4]);
+}

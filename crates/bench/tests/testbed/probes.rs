@@ -1,55 +1,8 @@
-//! The workloads that are not about speed, shortly and end to end: cuts, idle nodes, a receiver that stops reading,
-//! and links that lose.
-//!
-//! This program is its own measured process, which is why it has a main function instead of the usual harness.
+//! The workloads that are not about speed, shortly: cuts, idle nodes, a receiver that stops reading, links that lose.
 
-use std::process::Command;
-
-use clap::Parser;
-use polyrail_bench::netns::{LinkSpec, NetnsError, Spec, Testbed};
-use polyrail_bench::{AGENT_COMMAND, BenchArgs, agent_main, measure};
 use serde_json::Value;
 
-#[derive(Parser)]
-struct Arguments {
-    #[command(flatten)]
-    bench: BenchArgs,
-}
-
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|first| first == AGENT_COMMAND) {
-        std::process::exit(agent_main(&args[1..]));
-    }
-    match Testbed::create(Spec::pair(format!("probe-{}", std::process::id()), vec![LinkSpec::default()])) {
-        Ok(testbed) => testbed.down().expect("a testbed can be removed"),
-        Err(error @ (NetnsError::Permission | NetnsError::Missing { .. })) => {
-            println!("probes SKIPPED: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    }
-    let tests: [(&str, fn()); 5] = [
-        ("every_cut_is_judged_and_nothing_is_lost", every_cut_is_judged_and_nothing_is_lost),
-        ("one_link_has_nothing_to_fail_over_to", one_link_has_nothing_to_fail_over_to),
-        ("an_idle_pair_has_a_cost_and_little_of_it", an_idle_pair_has_a_cost_and_little_of_it),
-        ("a_receiver_that_stops_reading_gets_everything", a_receiver_that_stops_reading_gets_everything),
-        ("a_lossy_link_loses_single_packets_at_its_rate", a_lossy_link_loses_single_packets_at_its_rate),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("test {name} ... ok");
-    }
-}
-
-fn bench(line: &str) -> Value {
-    let words = std::iter::once("bench").chain(line.split_whitespace());
-    let report = measure(&Arguments::parse_from(words).bench);
-    let document: Value = serde_json::from_str(&report.json()).expect("valid JSON");
-    assert_eq!(report.exit_code(), 0, "{document:#}");
-    assert!(!report.table().is_empty());
-    document
-}
+use super::{bench, output};
 
 fn is_clean(row: &Value) {
     for count in ["lost", "duplicated", "reordered", "damaged"] {
@@ -58,7 +11,7 @@ fn is_clean(row: &Value) {
     assert!(row.get("errors").is_none(), "{row:#}");
 }
 
-fn every_cut_is_judged_and_nothing_is_lost() {
+pub fn every_cut_is_judged_and_nothing_is_lost() {
     let line = "failover --protocol polyrail --rate 200 --arrivals 1000 --cuts 2 --outage 0.3 --pause 0.6";
     for class in ["normal", "urgent"] {
         let document = bench(&format!("{line} --warmup 0.3 --class {class}"));
@@ -73,6 +26,7 @@ fn every_cut_is_judged_and_nothing_is_lost() {
             assert!(cut["messages"].as_u64() > Some(0) && cut["unfinished"] == false, "{cut:#}");
             assert!(cut["gap_ms"].as_f64() > Some(0.0), "{cut:#}");
             assert!(cut["gap_net_ms"].as_f64() <= cut["gap_ms"].as_f64(), "{cut:#}");
+            assert!(cut["return_ms"].as_f64() > Some(0.0), "what follows on a return is told: {cut:#}");
         }
         let kinds: Vec<&str> =
             row["gaps"].as_array().expect("gaps").iter().filter_map(|g| g["kind"].as_str()).collect();
@@ -82,7 +36,7 @@ fn every_cut_is_judged_and_nothing_is_lost() {
     }
 }
 
-fn one_link_has_nothing_to_fail_over_to() {
+pub fn one_link_has_nothing_to_fail_over_to() {
     let line = "failover --protocol polyrail,tcp-cubic --rate 200 --arrivals 100 --cuts 1 --kind carrier";
     let document = bench(&format!("{line} --outage 0.1 --pause 0.3 --warmup 0.2"));
     assert_eq!(document["results"].as_array().map(Vec::len), Some(1));
@@ -91,7 +45,7 @@ fn one_link_has_nothing_to_fail_over_to() {
     assert!(unavailable["reason"].as_str().is_some_and(|reason| reason.contains("fail over")));
 }
 
-fn an_idle_pair_has_a_cost_and_little_of_it() {
+pub fn an_idle_pair_has_a_cost_and_little_of_it() {
     let document = bench("idle --protocol polyrail,tcp-cubic --warmup 0.5 --duration 0.5 --repeat 1");
     for row in document["results"].as_array().expect("results") {
         is_clean(row);
@@ -107,7 +61,7 @@ fn an_idle_pair_has_a_cost_and_little_of_it() {
     }
 }
 
-fn a_receiver_that_stops_reading_gets_everything() {
+pub fn a_receiver_that_stops_reading_gets_everything() {
     let document = bench("stalled --protocol polyrail,tcp-cubic --bytes 64M --duration 0.3");
     for row in document["results"].as_array().expect("results") {
         is_clean(row);
@@ -123,7 +77,7 @@ fn a_receiver_that_stops_reading_gets_everything() {
 
 /// The kernel's own counters say what was lost: packets that the rule dropped, of those that came by it, while the
 /// protocol that sends long trains is measured.
-fn a_lossy_link_loses_single_packets_at_its_rate() {
+pub fn a_lossy_link_loses_single_packets_at_its_rate() {
     let namespace = format!("pr-bench-{}-b", std::process::id());
     let line =
         "stream --protocol polyrail --links 2 --rate 200 --loss 5:0 --repeat 1 --duration 1.5 --wait block";
@@ -149,8 +103,7 @@ fn a_lossy_link_loses_single_packets_at_its_rate() {
 fn passed_and_dropped(namespace: &str, device: &str) -> Option<[(u64, u64); 2]> {
     let chain = format!("loss_{device}");
     let args = ["netns", "exec", namespace, "nft", "list", "chain", "netdev", "polyrail", &chain];
-    let output = Command::new("ip").args(args).output().expect("ip");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = output("ip", &args);
     let numbers = |name: &str| -> Vec<u64> {
         let behind = text.split(name).skip(1).filter_map(|rest| rest.split_whitespace().next());
         behind.filter_map(|word| word.parse().ok()).collect()

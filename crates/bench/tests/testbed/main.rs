@@ -1,0 +1,96 @@
+//! The instrument end to end: testbeds of network namespaces, measured processes inside, nothing left afterwards.
+//!
+//! This program is its own measured process, which is why it has a main function instead of the usual harness. A word
+//! on its command line leaves out the tests without it in their names.
+
+mod links;
+mod probes;
+mod speed;
+
+use std::process::Command;
+
+use clap::Parser;
+use polyrail_bench::netns::{LinkSpec, NetnsError, Spec, Testbed};
+use polyrail_bench::{AGENT_COMMAND, BenchArgs, Report, agent_main, measure};
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// A test by its name.
+type Test = (&'static str, fn());
+
+/// Names a function as a test.
+macro_rules! tests {
+    ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
+}
+
+const TESTS: [Test; 12] = tests![
+    speed::a_throttled_stream_is_counted_and_nothing_is_left,
+    speed::every_protocol_answers_between_two_nodes,
+    speed::a_hung_side_is_killed_and_what_was_told_is_kept,
+    links::carrier_is_lost_and_comes_back,
+    links::a_black_hole_swallows_only_its_direction,
+    links::three_nodes_share_each_link,
+    links::another_process_finds_and_removes_a_testbed,
+    probes::every_cut_is_judged_and_nothing_is_lost,
+    probes::one_link_has_nothing_to_fail_over_to,
+    probes::an_idle_pair_has_a_cost_and_little_of_it,
+    probes::a_receiver_that_stops_reading_gets_everything,
+    probes::a_lossy_link_loses_single_packets_at_its_rate,
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == AGENT_COMMAND) {
+        std::process::exit(agent_main(&args[1..]));
+    }
+    match Testbed::create(Spec::pair(name("probe"), vec![LinkSpec::default()])) {
+        Ok(testbed) => testbed.down().expect("a testbed can be removed"),
+        Err(error @ (NetnsError::Permission | NetnsError::Missing { .. })) => {
+            println!("testbed tests SKIPPED: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let wanted = args.iter().find(|arg| !arg.starts_with('-'));
+    for (name, test) in TESTS {
+        if wanted.is_none_or(|word| name.contains(word.as_str())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+fn name(what: &str) -> String {
+    format!("{what}-{}", std::process::id())
+}
+
+fn run(line: &str) -> (Report, Value) {
+    let words = std::iter::once("bench").chain(line.split_whitespace());
+    let report = measure(&Arguments::parse_from(words).bench);
+    let document = serde_json::from_str(&report.json()).expect("valid JSON");
+    (report, document)
+}
+
+/// What a measurement tells that goes well.
+fn bench(line: &str) -> Value {
+    let (report, document) = run(line);
+    assert_eq!(report.exit_code(), 0, "{document:#}");
+    assert!(!report.table().is_empty());
+    document
+}
+
+/// What a command writes to its standard output.
+fn output(program: &str, args: &[&str]) -> String {
+    let output =
+        Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn namespaces() -> String {
+    output("ip", &["netns", "list"])
+}
