@@ -7,9 +7,8 @@ use polyrail_sim::runner;
 
 #[test]
 fn a_hundred_seeds_pass() {
-    let seeds = if cfg!(debug_assertions) { 20 } else { 100 };
     let factory = || engine_node::factory(Options::default());
-    let summary = runner::run_seeds(0, seeds, 2, &factory, &|_| {});
+    let summary = runner::run_seeds(0, 100, 2, &factory, &|_| {});
     let failed: Vec<String> = summary
         .failures
         .iter()

@@ -31,11 +31,16 @@ const SEEDS: &[(u64, &str)] = &[
 
 #[test]
 fn seeds_that_once_failed_pass() {
-    // Without optimisation only the cheapest few.
-    let count = if cfg!(debug_assertions) { 2 } else { SEEDS.len() };
     let factory = || engine_node::factory(Options::default());
-    for (seed, what) in &SEEDS[SEEDS.len() - count..] {
-        let outcome = runner::run_seed(*seed, false, &factory);
-        assert!(outcome.violations.is_empty(), "sim {seed} ({what}): {}", outcome.violations[0]);
-    }
+    let run = |seeds: &[(u64, &str)]| {
+        for (seed, what) in seeds {
+            let outcome = runner::run_seed(*seed, false, &factory);
+            assert!(outcome.violations.is_empty(), "sim {seed} ({what}): {}", outcome.violations[0]);
+        }
+    };
+    let (first, second) = SEEDS.split_at(SEEDS.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(first));
+        run(second);
+    });
 }
