@@ -379,6 +379,11 @@ impl Report {
         self.document.error.as_deref()
     }
 
+    /// Whether the arguments made no sense, so that nothing was measured.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// The exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
     pub fn exit_code(&self) -> i32 {
         let document = &self.document;

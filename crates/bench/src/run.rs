@@ -83,7 +83,11 @@ fn finish(args: &BenchArgs, report: &Report) -> i32 {
     if let Some(error) = report.error() {
         eprintln!("polyrail bench: {error}");
     }
-    emit(if args.json { report.json() } else { report.table() }, report.exit_code())
+    match (args.json, report.is_refused()) {
+        (true, _) => emit(report.json(), report.exit_code()),
+        (false, true) => report.exit_code(),
+        (false, false) => emit(report.table(), report.exit_code()),
+    }
 }
 
 fn emit(text: String, code: i32) -> i32 {
