@@ -42,12 +42,8 @@ skip() {
 }
 
 # Quick to build and to run, every assertion included: see the profile in Cargo.toml. Every step uses this one, so that
-# what one has built is there for the next. What is not fast for a reason is not optimised: the instrument, the program
-# and what reads their command lines would take a third of the time to build.
+# what one has built is there for the next.
 profile=(--profile test-light)
-for package in polyrail-bench polyrail-cli clap_builder regex-syntax toml; do
-    profile+=(--config "profile.test-light.package.$package.opt-level=0")
-done
 
 # Names the files; `cargo fmt --all` puts them right.
 formatted() { cargo fmt --all -- --check -l; }

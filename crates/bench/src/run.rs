@@ -263,7 +263,7 @@ impl Run<'_> {
         };
         let setup = self.setup(testbed, node, size);
         let beside = (plan.workload == Workload::Failover).then(|| Beside {
-            bulk: Setup { size: BULK_BYTES, class: FlowClass::Normal, ..setup.clone() },
+            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, ..setup.clone() },
             arrivals_per_s: plan.failover.arrivals_per_s,
             cores: (0..core_count()).collect(),
         });

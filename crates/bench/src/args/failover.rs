@@ -25,20 +25,22 @@ pub struct FailoverArgs {
     /// Messages of the watched flow per second; 10000 if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub arrivals: Option<u64>,
-    /// How the watched flow stands to the bulk, where a protocol has classes; normal if not given.
+    /// Class of the watched flow, where a protocol has classes; normal if not given. The bulk is of class bulk.
     #[arg(long, value_enum)]
     pub class: Option<FlowClass>,
 }
 
-/// How a flow stands to others.
+/// The class of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowClass {
-    /// Like all.
+    /// Before all others.
+    Urgent,
+    /// What is of no other class: before bulk, which gets a share nevertheless.
     #[default]
     Normal,
-    /// Before normal ones.
-    Urgent,
+    /// After the others.
+    Bulk,
 }
 
 /// The same, checked.

@@ -141,8 +141,9 @@ struct PolyrailPipe {
 impl PolyrailPipe {
     fn open(node: &Arc<Node>, setup: &Setup, instance: u32) -> io::Result<Self> {
         let class = match setup.class {
-            FlowClass::Normal => Class::Normal,
             FlowClass::Urgent => Class::Urgent,
+            FlowClass::Normal => Class::Normal,
+            FlowClass::Bulk => Class::Bulk,
         };
         let port = node.port().map_err(io::Error::other)?;
         let service = ServiceAddress::new(SERVICE_TYPE, instance);

@@ -158,7 +158,11 @@ fn conditions(row: &Row) -> String {
     let lossy = row.loss_percent.iter().any(|&percent| percent > 0.0);
     let losses: Vec<String> = row.loss_percent.iter().map(ToString::to_string).collect();
     let loss = if lossy { format!(" loss {}%", losses.join("+")) } else { String::new() };
-    let class = if row.class == Some(FlowClass::Urgent) { " urgent" } else { "" };
+    let class = match row.class {
+        Some(FlowClass::Urgent) => " urgent",
+        Some(FlowClass::Bulk) => " bulk",
+        Some(FlowClass::Normal) | None => "",
+    };
     format!("{placement} {}{loss}{class} {wait}", rates.join("+"))
 }
 

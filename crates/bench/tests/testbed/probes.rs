@@ -13,7 +13,7 @@ fn is_clean(row: &Value) {
 
 pub fn every_cut_is_judged_and_nothing_is_lost() {
     let line = "failover --protocol polyrail --rate 200 --arrivals 1000 --cuts 2 --outage 0.3 --pause 0.6";
-    for class in ["normal", "urgent"] {
+    for class in ["normal", "bulk", "urgent"] {
         let document = bench(&format!("{line} --warmup 0.3 --class {class}"));
         let row = &document["results"][0];
         is_clean(row);
