@@ -36,7 +36,7 @@ use ports::{Port, Sole};
 struct Bearer {
     info: BearerInfo,
     carrier: bool,
-    /// Session whose turn it is.
+    /// Slot of the session that had its turn last.
     turn: usize,
     /// Packets outside of any session, waiting to leave: destination (none: all neighbours) and bytes.
     outbox: VecDeque<(Option<MediaAddress>, Vec<u8>)>,
@@ -336,11 +336,8 @@ impl Node {
     /// A batch of datagrams is over: acknowledgements that became due are ready to leave.
     pub fn handle_batch_end(&mut self, now: Instant, bearer: BearerId, batch_bytes: u64, calls: u32) {
         for slot in &mut self.slots {
-            let Some(session) = &mut slot.session else { continue };
-            for link in &mut session.links {
-                if link.spec.bearer == bearer {
-                    link.received.on_batch_end(now, batch_bytes, calls);
-                }
+            if let Some(session) = &mut slot.session {
+                session.handle_batch_end(now, bearer, batch_bytes, calls);
             }
         }
     }
@@ -358,11 +355,8 @@ impl Node {
 
     /// Somebody on the way said how large packets to `to` may be. Anyone can say so, so it is only tried out.
     pub fn handle_mtu_hint(&mut self, now: Instant, bearer: BearerId, to: &MediaAddress, mtu: u16) {
-        let sessions = self.slots.iter_mut().filter_map(|s| s.session.as_mut());
-        for link in sessions.flat_map(|s| &mut s.links) {
-            if link.spec.bearer == bearer && link.spec.to == *to {
-                link.mtu.on_hint(now, mtu & !7);
-            }
+        for session in self.slots.iter_mut().filter_map(|s| s.session.as_mut()) {
+            session.handle_mtu_hint(now, bearer, to, mtu);
         }
     }
 
@@ -413,17 +407,15 @@ impl Node {
             train.id = TrainId::default();
             return true;
         }
-        let (count, turn) = (self.slots.len(), entry.turn);
-        for step in 0..count {
-            let slot = (turn + step) % count;
-            let Some(session) = &mut self.slots[slot].session else { continue };
-            for index in 0..session.links.len() {
-                if session.links[index].spec.bearer == bearer
-                    && session.poll_transmit(cx!(self, now, store), index, train)
-                {
-                    self.bearers[bearer.0 as usize].turn = (slot + 1) % count;
-                    return true;
-                }
+        let (count, mut slot) = (self.slots.len(), entry.turn);
+        for _ in 0..count {
+            slot = if slot + 1 < count { slot + 1 } else { 0 };
+            if let Some(session) = &mut self.slots[slot].session
+                && !session.is_quiet(now, bearer)
+                && session.poll_transmit(cx!(self, now, store), bearer, train)
+            {
+                self.bearers[bearer.0 as usize].turn = slot;
+                return true;
             }
         }
         false
@@ -435,13 +427,13 @@ impl Node {
     }
 
     /// When `handle_timeout` wants to be called; `NEVER` if nothing is planned.
-    pub fn poll_timeout(&self, now: Instant) -> Instant {
+    pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         let mut at = self.discovery.deadline(self.speaks());
         for attempt in &self.attempts {
             at = at.min(attempt.next_at);
         }
-        for slot in &self.slots {
-            if let Some(session) = &slot.session {
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
                 at = at.min(session.deadline(now, &self.config));
             }
         }

@@ -2,6 +2,7 @@
 
 mod control;
 mod outcome;
+mod quiet;
 mod receive;
 mod schedule;
 mod serving;
@@ -31,6 +32,7 @@ use crate::transfer::{ReceiveTransfer, SendTransfer};
 use crate::wire::{self, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use control::Control;
+use quiet::Quiet;
 use schedule::Schedule;
 use serving::Serving;
 use std::collections::{BTreeMap, VecDeque};
@@ -164,6 +166,7 @@ pub struct Session {
     receiving: Receiving,
     schedule: Schedule,
     control: Control,
+    quiet: Quiet,
     next_link: u16,
     last_app_at: Instant,
     isolated_since: Option<Instant>,
@@ -215,6 +218,7 @@ impl Session {
             receiving: Receiving::default(),
             schedule: Schedule::default(),
             control: Control::default(),
+            quiet: Quiet::default(),
             next_link: 0,
             last_app_at: now,
             isolated_since: Some(now),
@@ -239,6 +243,7 @@ impl Session {
     pub(crate) fn add_link(&mut self, now: Instant, spec: LinkSpec, config: &Config) {
         self.next_link = self.next_link.max(spec.id.0);
         self.links.push(Link::new(now, spec, config));
+        self.quiet.stir();
     }
 
     pub(crate) fn link_index(&self, id: LinkId) -> Option<usize> {
@@ -278,6 +283,7 @@ impl Session {
 
     pub(crate) fn notify(&mut self, notice: Notice) {
         self.control.push(notice);
+        self.quiet.stir();
     }
 
     // ----- what ports do -------------------------------------------------------------------------------------
@@ -290,6 +296,7 @@ impl Session {
         self.last_app_at = now;
         self.stats.messages_sent += 1;
         self.schedule.enqueue_flow(flow_key, flow);
+        self.quiet.stir();
         true
     }
 
@@ -342,7 +349,7 @@ impl Session {
             }
         }
         if !keys.is_empty() {
-            self.control.push(Notice::PortClosed(port));
+            self.notify(Notice::PortClosed(port));
         }
     }
 
@@ -446,17 +453,24 @@ impl Session {
         entry.accept(buffer);
         self.receiving.waiting.retain(|w| *w != transfer);
         self.receiving.cts.push_back(transfer);
+        self.quiet.stir();
         true
     }
 
     /// Somebody says that the peer does not know this session: ask, and be patient only for a while.
     pub(crate) fn doubt(&mut self, now: Instant) {
-        for link in &mut self.links {
-            link.probe = Some(wire::ProbeKind::Liveness);
-        }
+        self.ask();
         if self.doubt_ends_at() == Instant::NEVER {
             self.doubted_at = Some(now);
         }
+    }
+
+    /// Asks the peer by every link whether it is there.
+    pub(crate) fn ask(&mut self) {
+        for link in &mut self.links {
+            link.probe = Some(wire::ProbeKind::Liveness);
+        }
+        self.quiet.stir();
     }
 
     /// When the session is given up unless its peer answers before.
@@ -488,6 +502,7 @@ impl Session {
         if starved || more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
             given.dirty = true;
             self.receiving.news = true;
+            self.quiet.stir();
         }
     }
 
@@ -501,6 +516,7 @@ impl Session {
                 Some(buffer) => {
                     transfer.accept(buffer);
                     self.receiving.cts.push_back(key);
+                    self.quiet.stir();
                 }
                 None => self.receiving.waiting.push_back(key),
             }
@@ -515,8 +531,18 @@ impl Session {
         isolated || self.doubt_ends_at() <= now
     }
 
-    /// The earliest moment at which the session wants to be looked at.
-    pub(crate) fn deadline(&self, now: Instant, config: &Config) -> Instant {
+    /// The earliest moment at which the session wants to be looked at; at times too early, for it is computed only when
+    /// something happened.
+    #[inline]
+    pub(crate) fn deadline(&mut self, now: Instant, config: &Config) -> Instant {
+        self.quiet.deadline().unwrap_or_else(|| {
+            let at = self.compute_deadline(now, config);
+            self.quiet.note_deadline(at);
+            at
+        })
+    }
+
+    fn compute_deadline(&self, now: Instant, config: &Config) -> Instant {
         let (busy, carried) = (self.is_busy(now), self.is_up());
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
         at = at.min(self.doubt_ends_at());
@@ -532,6 +558,7 @@ impl Session {
     }
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.quiet.stir();
         let busy = self.is_busy(cx.now);
         for index in 0..self.links.len() {
             self.link_timeout(cx, index);
@@ -656,6 +683,7 @@ impl Session {
 
     /// The driver was away for `stall`: deadlines by time are that much later, for we may accuse nobody.
     pub(crate) fn handle_stall(&mut self, stall: Duration) {
+        self.quiet.stir();
         for link in &mut self.links {
             link.shift(stall);
         }
@@ -664,8 +692,32 @@ impl Session {
         }
     }
 
+    /// A batch of datagrams is over (see [`crate::Node::handle_batch_end`]).
+    pub(crate) fn handle_batch_end(&mut self, now: Instant, bearer: BearerId, batch_bytes: u64, calls: u32) {
+        for link in &mut self.links {
+            if link.spec.bearer == bearer {
+                link.received.on_batch_end(now, batch_bytes, calls);
+                if link.received.ack_pending() {
+                    // At another rate an acknowledgement is due after another number of bytes.
+                    self.quiet.stir();
+                }
+            }
+        }
+    }
+
+    /// Somebody said how large packets to `to` may be.
+    pub(crate) fn handle_mtu_hint(&mut self, now: Instant, bearer: BearerId, to: &MediaAddress, mtu: u16) {
+        for link in &mut self.links {
+            if link.spec.bearer == bearer && link.spec.to == *to {
+                link.mtu.on_hint(now, mtu & !7);
+                self.quiet.stir();
+            }
+        }
+    }
+
     /// A bearer's carrier came or went.
     pub(crate) fn handle_carrier(&mut self, cx: &mut Cx<'_>, bearer: BearerId, carrier: bool) {
+        self.quiet.stir();
         for index in 0..self.links.len() {
             if self.links[index].spec.bearer == bearer && self.links[index].carrier != carrier {
                 self.links[index].carrier = carrier;

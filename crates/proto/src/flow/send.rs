@@ -251,6 +251,11 @@ impl SendFlow {
         self.message(self.next).is_some_and(|m| credit.affords(cost_of(&m.message)))
     }
 
+    /// Whether nothing more may leave before its oldest message is confirmed (protocol.md §5.2).
+    pub fn fills_window(&self) -> bool {
+        self.again.is_empty() && self.next >= self.base + limits::REORDER_MESSAGES_MAX
+    }
+
     /// When a flow that was refused may try again, also if that is past: whoever waits for it must still be woken.
     pub fn retry_at(&self) -> Instant {
         self.blocked_until
@@ -286,10 +291,10 @@ impl SendFlow {
         if !self.again.is_empty() {
             return None;
         }
-        let seq = self.next;
-        if seq >= self.base + limits::REORDER_MESSAGES_MAX {
+        if self.fills_window() {
             return None;
         }
+        let seq = self.next;
         let message = self.message(seq)?.message;
         let fresh = self.cursor == 0;
         if fresh && !credit.affords(cost_of(&message)) {

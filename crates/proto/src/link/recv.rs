@@ -58,6 +58,8 @@ pub struct Received {
     queueing: Duration,
     due: Due,
     rate: Rate,
+    /// Follows from the rate; asked at every turn.
+    ack_bytes: u64,
     mean_call_bytes: u64,
     max_ack_delay: Duration,
 }
@@ -99,6 +101,7 @@ impl Received {
             queueing: Duration::ZERO,
             due: NOTHING_DUE,
             rate: Rate::default(),
+            ack_bytes: ACK_BYTES_MIN,
             mean_call_bytes: 0,
             max_ack_delay: ACK_DELAY_MAX,
         }
@@ -162,6 +165,8 @@ impl Received {
     /// A batch was handled: `batch_bytes` of this link came in `calls` receive calls.
     pub fn on_batch_end(&mut self, now: Instant, batch_bytes: u64, calls: u32) {
         self.rate.add(now, batch_bytes);
+        self.ack_bytes =
+            (self.rate.bytes_per_s / (Duration::s(1).0 / ACK_SPAN.0)).clamp(ACK_BYTES_MIN, ACK_BYTES_MAX);
         if calls > 0 {
             let mean = batch_bytes / calls as u64;
             self.mean_call_bytes =
@@ -196,7 +201,7 @@ impl Received {
 
     /// Unacknowledged bytes that make an acknowledgement due: what arrives in 1 ms, within 32..=256 KiB.
     pub fn ack_bytes(&self) -> u64 {
-        (self.rate.bytes_per_s / (Duration::s(1).0 / ACK_SPAN.0)).clamp(ACK_BYTES_MIN, ACK_BYTES_MAX)
+        self.ack_bytes
     }
 
     /// The acknowledgement to send for `link`. Costs one step per run told, not per packet.

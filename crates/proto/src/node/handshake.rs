@@ -469,9 +469,7 @@ enum Known {
 
 /// Asks the peer that we know, again with every call, and says what came of it.
 fn ask(now: Instant, session: &mut Session) -> Known {
-    for link in &mut session.links {
-        link.probe = Some(ProbeKind::Liveness);
-    }
+    session.ask();
     let since = *session.contested.get_or_insert(now);
     if now.since(since) > CONTEST_FORGOTTEN {
         session.contested = Some(now);

@@ -35,6 +35,7 @@ impl Session {
         packet: &[u8],
         ce: bool,
     ) {
+        self.quiet.stir();
         let link = &mut self.links[index];
         match link.received.seen(header.number) {
             Seen::New => {}

@@ -73,7 +73,7 @@ fn transmit(session: &mut Session, config: &Config) -> Vec<usize> {
     let mut train = Train::new();
     let mut taken = Vec::new();
     for index in 0..session.links.len() {
-        let carries = session.poll_transmit(&mut cx, index, &mut train)
+        let carries = session.poll_transmit(&mut cx, BearerId(index as u8), &mut train)
             && train.pieces.iter().any(|piece| matches!(piece, Piece::Body { .. }));
         if carries {
             taken.push(index);
@@ -171,6 +171,7 @@ fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
     // Credit for one message wakes it; it then waits again, and credit wakes it again.
     for messages in [1, 5] {
         session.on_credit(&wire::Credit { port: FLOW.to, messages, bytes: 1 << 20 });
+        session.quiet.stir();
         assert_eq!(transmit(&mut session, &config), [0]);
         assert_eq!(waiting(&session), (messages == 1) as usize);
     }

@@ -5,7 +5,7 @@ use super::serving::Serving;
 use super::{Cx, Session};
 use crate::flow::Class;
 use crate::flow::send::{Outgoing, Take};
-use crate::id::TransferId;
+use crate::id::{BearerId, TransferId};
 use crate::limits;
 use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
@@ -78,11 +78,35 @@ const TRANSFER_HEADER: usize = 16;
 const PACKET_FULL: usize = 32;
 
 impl Session {
-    /// Fills `train` with what link `index` should send now. False: nothing.
-    pub(crate) fn poll_transmit(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
-        if !self.has_work(cx.now, index) {
-            return false;
+    /// Whether `poll_transmit` is known to find nothing.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now: Instant, bearer: BearerId) -> bool {
+        self.quiet.holds(now, bearer)
+    }
+
+    /// Fills `train` with what a link over `bearer` should send now. False: nothing.
+    pub(crate) fn poll_transmit(&mut self, cx: &mut Cx<'_>, bearer: BearerId, train: &mut Train) -> bool {
+        let mut until = Instant::NEVER;
+        for index in 0..self.links.len() {
+            if self.links[index].spec.bearer != bearer {
+                continue;
+            }
+            let at = self.speaks_at(index);
+            if (at <= cx.now || self.has_work(index)) && self.fill(cx, index, train) {
+                // What has left by this link may be for others to go on with.
+                self.quiet.stir();
+                return true;
+            }
+            until = until.min(at);
         }
+        self.quiet.note(cx.now, bearer, until);
+        false
+    }
+
+    /// Fills `train` with what link `index` should send now. Apart from the question whether there is anything, which
+    /// is asked more often and would pay for all the registers that this takes.
+    #[inline(never)]
+    fn fill(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
         let link = &mut self.links[index];
         train.clear();
         train.to.clone_from(&link.spec.to);
@@ -121,25 +145,35 @@ impl Session {
         self.enter_train(cx, fill)
     }
 
-    /// Whether link `index` could have anything to send: cheap, for it is asked at every turn.
-    fn has_work(&self, now: Instant, index: usize) -> bool {
+    /// Whether something waits that link `index` may take.
+    fn has_work(&self, index: usize) -> bool {
         let link = &self.links[index];
         if !link.carrier {
             return false;
         }
-        if link.probe.is_some() || !link.replies.is_empty() || link.received.ack_due(now) {
-            return true;
+        let own = link.probe.is_some() || !link.replies.is_empty();
+        own || link.usable()
+            && (!self.schedule.is_empty()
+                || self.control.ready()
+                || self.receiving.news
+                || !self.receiving.cts.is_empty()
+                || !self.receiving.refuse.is_empty())
+    }
+
+    /// When link `index` has something to send even if nothing happens until then: acknowledgements, those of links
+    /// that are not usable among them, and the search for its MTU.
+    fn speaks_at(&self, index: usize) -> Instant {
+        let link = &self.links[index];
+        if !link.carrier {
+            return Instant::NEVER;
         }
+        let own = link.received.deadline();
         if !link.usable() {
-            return false;
+            return own;
         }
-        !self.schedule.is_empty()
-            || self.control.ready()
-            || self.receiving.news
-            || !self.receiving.cts.is_empty()
-            || !self.receiving.refuse.is_empty()
-            || (!link.spec.lossless && link.mtu.deadline() <= now)
-            || self.links.iter().any(|l| !l.usable() && l.received.ack_due(now))
+        let mtu = if link.spec.lossless { Instant::NEVER } else { link.mtu.deadline() };
+        let others = self.links.iter().filter(|l| !l.usable()).map(|l| l.received.deadline());
+        others.fold(own.min(mtu), Instant::min)
     }
 
     fn may_take_small(&mut self, index: usize) -> bool {
@@ -442,7 +476,12 @@ impl Session {
         }
         let packet_room = fill.limit - wire::HEADER_BYTES;
         let Some(take) = flow.take(fill.now, &mut taken.credit, fill.room(), packet_room) else {
-            return Advance::Full;
+            // What it had to repeat was confirmed meanwhile: those behind it must not wait for the next turn.
+            return match flow.ready(fill.now, &taken.credit) {
+                false => Advance::Stay,
+                true if flow.fills_window() => Advance::Skip,
+                true => Advance::Full,
+            };
         };
         let flow_key = flow.key;
         let bytes = self.put_take(fill, key, flow_key, take);
@@ -533,7 +572,8 @@ impl Session {
             let by_budget = fill.budget.saturating_sub(here as u64).div_ceil(whole as u64) as usize;
             by_count.min(by_bytes).min(by_budget)
         };
-        let Some((start, end)) = transfer.take((here + packets * whole) as u64) else { return Advance::Skip };
+        // If what it had to repeat was confirmed meanwhile, the next one has its turn.
+        let Some((start, end)) = transfer.take((here + packets * whole) as u64) else { return Advance::Stay };
         let Some(to) = transfer.transfer() else { return Advance::Skip };
         let buffer = transfer.message.buffer;
         let first = (end - start).min(here as u64);
@@ -577,6 +617,7 @@ impl Session {
         if outcome == Outcome::Sent {
             return link.on_sent(cx.now, id.count as u64, train.bytes as u64);
         }
+        self.quiet.stir();
         let mut items = std::mem::take(&mut self.scratch);
         link.received.on_duplicate(cx.now);
         if id.tracked {

@@ -341,11 +341,14 @@ impl Siege {
         out
     }
 
+    /// A damaged copy, for the victim only: made of what the victim said, it could be believed to be the victim by its
+    /// honest peer.
     fn damaged(&mut self, packet: Packet) -> Packet {
         self.hostile_packets += 1;
         let live = self.live();
         let other = self.records.any(&mut self.random);
-        Packet { bytes: mutate::mutate(&mut self.random, &packet.bytes, &other, &live), ..packet }
+        let to = Some(address(packet.medium(), VICTIM as u16));
+        Packet { to, bytes: mutate::mutate(&mut self.random, &packet.bytes, &other, &live), ..packet }
     }
 
     /// A packet that nobody sent: made up, or of an earlier time.

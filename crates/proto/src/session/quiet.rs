@@ -1,0 +1,86 @@
+//! When a session has nothing to send and nothing to look at, so that asking it again costs next to nothing.
+//!
+//! A driver asks each session by each bearer at every turn, mostly in vain. What was found out holds until something
+//! happens to the session, or until a moment comes at which it would have something to say. Whatever may give a session
+//! work has to call [`Quiet::stir`], or that work would wait for something else to happen.
+
+use crate::id::BearerId;
+use crate::time::Instant;
+
+/// What is known of a session since something last happened to it.
+#[derive(Debug)]
+pub(super) struct Quiet {
+    /// The bearers by which it had nothing to send when it was asked, one bit each.
+    bearers: u32,
+    /// What was found holds before this moment.
+    until: Instant,
+    /// When it wants to be looked at, if that was asked.
+    deadline: Option<Instant>,
+}
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Quiet { bearers: 0, until: Instant::NEVER, deadline: None }
+    }
+}
+
+impl Quiet {
+    /// Something happened: there may be something to send by every bearer, and deadlines may have moved.
+    #[inline]
+    pub(super) fn stir(&mut self) {
+        *self = Quiet::default();
+    }
+
+    /// Whether it is known that nothing is to be sent by `bearer`.
+    #[inline]
+    pub(super) fn holds(&self, now: Instant, bearer: BearerId) -> bool {
+        self.bearers & bit(bearer) != 0 && now < self.until
+    }
+
+    /// Nothing is to be sent by `bearer` before `until`.
+    pub(super) fn note(&mut self, now: Instant, bearer: BearerId, until: Instant) {
+        if now >= self.until {
+            (self.bearers, self.until) = (0, Instant::NEVER);
+        }
+        self.bearers |= bit(bearer);
+        self.until = self.until.min(until);
+    }
+
+    /// The deadline, computed at most once for each thing that happens.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    pub(super) fn note_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+}
+
+fn bit(bearer: BearerId) -> u32 {
+    1 << bearer.0
+}
+
+// One bit for each bearer.
+const _: () = assert!(crate::limits::BEARERS_MAX <= u32::BITS as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_quiet_until_something_happens_or_its_time_comes() {
+        let mut quiet = Quiet::default();
+        let held = |quiet: &Quiet, now| [0, 1, 3].map(|bearer| quiet.holds(Instant(now), BearerId(bearer)));
+        assert_eq!(held(&quiet, 1), [false; 3]);
+        quiet.note(Instant(1), BearerId(0), Instant(10));
+        quiet.note(Instant(2), BearerId(3), Instant::NEVER);
+        assert_eq!(held(&quiet, 9), [true, false, true]);
+        assert_eq!(held(&quiet, 10), [false; 3]);
+        quiet.note(Instant(10), BearerId(3), Instant::NEVER);
+        assert_eq!(held(&quiet, 11), [false, false, true], "what was found of the first one is out of date");
+        quiet.note_deadline(Instant(50));
+        quiet.stir();
+        assert_eq!((held(&quiet, 12), quiet.deadline()), ([false; 3], None));
+    }
+}
