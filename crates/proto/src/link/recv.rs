@@ -9,6 +9,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::Ack;
 use crate::wire::frame::ACK_RANGES_MAX;
 use arrayvec::ArrayVec;
+use smallvec::smallvec;
 
 /// Packet numbers behind the largest that are still told apart from duplicates.
 pub const WINDOW_PACKETS: u64 = 8_192;
@@ -225,7 +226,10 @@ impl Received {
             rx_clock: self.largest_at.stamp(),
             ce_count: self.ce_count,
             queueing: units(self.queueing),
-            ranges: told.iter().rev().copied().collect(),
+            ranges: match told {
+                &[run] => smallvec![run],
+                runs => runs.iter().rev().copied().collect(),
+            },
         }
     }
 

@@ -373,6 +373,10 @@ impl Sent {
         mut each: impl FnMut(Item),
     ) -> (u64, Instant) {
         let Some(largest) = self.largest_acked else { return (0, Instant::NEVER) };
+        if self.is_empty() {
+            self.forget_settled(now - threshold.times(4));
+            return (0, Instant::NEVER);
+        }
         let (mut packets, mut again) = (0, Instant::NEVER);
         for train in self.trains.iter_mut() {
             if train.first > largest {

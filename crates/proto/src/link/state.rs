@@ -277,7 +277,8 @@ impl State {
             carrier_stable: self
                 .carrier_since
                 .is_some_and(|at| at == Instant::ZERO || now.since(at) >= self.tolerances.carrier_stable),
-            damped: self.penalty(now) > self.tolerances.damp_above,
+            damped: self.penalty > self.tolerances.damp_above
+                && self.penalty(now) > self.tolerances.damp_above,
         }
     }
 

@@ -82,9 +82,12 @@ impl Schedule {
 
     /// Removes an entry that has nothing to send now.
     pub(super) fn remove(&mut self, class: Class, index: usize) {
-        self.rings[class as usize].remove(index);
+        let ring = &mut self.rings[class as usize];
         if index == 0 {
+            ring.pop_front();
             self.turn_bytes = 0;
+        } else {
+            ring.remove(index);
         }
     }
 
@@ -109,19 +112,27 @@ impl Schedule {
 
     /// The link for small messages: least expected delay, with a preference for the last choice.
     pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
-        let delay = |l: &Link| l.delay(1_500).0;
         let serving = Serving::of(links);
-        let fit = |l: &Link| serving.includes(l) && l.room() > 0;
-        let best = links.iter().enumerate().filter(|(_, l)| fit(l)).min_by_key(|(_, l)| delay(l));
-        let best = best.map(|(i, _)| i);
-        if let (Some(old), Some(new)) = (self.choice, best)
-            && links.get(old).is_some_and(|l| fit(l) && !l.blocked)
-            && delay(&links[old]) <= delay(&links[new]) + CHOICE_GAIN_NS.max(delay(&links[new]) / 10)
-        {
-            return Some(old);
+        let (mut best, mut old) = (None, None);
+        for (index, link) in links.iter().enumerate() {
+            if !serving.includes(link) || link.room() == 0 {
+                continue;
+            }
+            let delay_ns = link.delay(1_500).0;
+            if best.is_none_or(|(_, least_ns)| delay_ns < least_ns) {
+                best = Some((index, delay_ns));
+            }
+            if self.choice == Some(index) && !link.blocked {
+                old = Some(delay_ns);
+            }
         }
-        self.choice = best;
-        best
+        if let (Some(old_ns), Some((_, least_ns))) = (old, best)
+            && old_ns <= least_ns + CHOICE_GAIN_NS.max(least_ns / 10)
+        {
+            return self.choice;
+        }
+        self.choice = best.map(|(index, _)| index);
+        self.choice
     }
 
     pub(super) fn forget_choice(&mut self) {

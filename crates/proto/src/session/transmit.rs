@@ -177,6 +177,9 @@ impl Session {
     }
 
     fn may_take_small(&mut self, index: usize) -> bool {
+        if self.links.len() == 1 {
+            return true;
+        }
         let choice = self.schedule.choose(&self.links);
         choice == Some(index) || choice.is_none() || choice.is_some_and(|c| self.links[c].blocked)
     }

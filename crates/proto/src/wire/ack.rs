@@ -16,7 +16,9 @@ type Pairs = SmallVec<[(u16, u16); 4]>;
 impl Ack {
     /// Bytes that [`Ack::emit`] appends.
     pub fn emitted_bytes(&self) -> usize {
-        padded(FIXED_BYTES + PAIR_BYTES * self.pairs().1.len())
+        // Nearly always there is one range, and no pair.
+        let pairs = if self.ranges.len() > 1 { self.pairs().1.len() } else { 0 };
+        padded(FIXED_BYTES + PAIR_BYTES * pairs)
     }
 
     /// Appends the frame and its padding. Ranges that do not fit into [`ACK_RANGES_MAX`] pairs are left out, lowest
@@ -37,7 +39,7 @@ impl Ack {
             .u32(first)
             .u32(self.queueing)
             .end(out);
-        for (gap, received) in pairs {
+        for &(gap, received) in &pairs {
             Draft::<PAIR_BYTES>::new().u16(gap).u16(received).end(out);
         }
         pad(len, out);
@@ -50,6 +52,9 @@ impl Ack {
         let Ok(first) = u32::try_from(self.largest - low) else {
             return (u32::MAX, pairs);
         };
+        if self.ranges.len() <= 1 {
+            return (first, pairs);
+        }
         for &(from, to) in self.ranges.iter().skip(1) {
             debug_assert!(from <= to && to + 1 < low, "ranges are ordered and do not touch");
             if !push_range(&mut pairs, low - to - 1, to - from + 1) {
@@ -81,7 +86,8 @@ impl Ack {
             return Err(fault(Fault::Value, 8));
         }
         let first = largest.checked_sub(u64::from(u32_at(b, 40))).ok_or(fault(Fault::AckRange, 40))?;
-        let mut ranges = AckRanges::from_iter([(first, largest)]);
+        let mut ranges = AckRanges::new();
+        ranges.push((first, largest));
         parse_pairs(&frame[FIXED_BYTES..], &mut ranges)
             .map_err(|pair| fault(Fault::AckRange, FIXED_BYTES + PAIR_BYTES * pair))?;
         Ok(Ack {

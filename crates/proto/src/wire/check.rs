@@ -76,10 +76,7 @@ fn check_plain(packet: &[u8], header: &Header) -> Result<(), Malformed> {
 
 /// The checksum that `packet` should carry.
 fn sum(packet: &[u8], header: &Header) -> Result<u32, Malformed> {
-    let mut head = [0; HEADER_BYTES];
-    head[..CHECK_OFFSET].copy_from_slice(&packet[..CHECK_OFFSET]);
-    let mut crc = crc32c(&head);
-    let mut covered = HEADER_BYTES;
+    let mut sum = Sum { packet, crc: 0, covered: 0 };
     if header.kind == PacketType::Data && !header.has(FLAG_FULL_CHECK) {
         for raw in Walk::new(&packet[HEADER_BYTES..], HEADER_BYTES) {
             let raw = raw?;
@@ -88,10 +85,40 @@ fn sum(packet: &[u8], header: &Header) -> Result<u32, Malformed> {
                     return Err(fault(Fault::FrameLength, raw.at + 2));
                 }
                 // The padding of the frame before and this header lie together: one step.
-                crc = crc32c_append(crc, &packet[covered..raw.at + payload]);
-                covered = raw.at + raw.bytes.len();
+                sum.add(raw.at + payload);
+                sum.covered = raw.at + raw.bytes.len();
             }
         }
     }
-    Ok(crc32c_append(crc, &packet[covered..]))
+    sum.add(packet.len());
+    Ok(sum.crc)
+}
+
+/// A checksum under way over a packet. Each step costs more than the bytes of a usual header, so there are few.
+struct Sum<'a> {
+    packet: &'a [u8],
+    crc: u32,
+    covered: usize,
+}
+
+/// Most bytes that are copied for the sake of one step.
+const COPIED_BYTES_MAX: usize = 128;
+
+impl Sum<'_> {
+    /// Takes in the bytes from where the sum ends up to `end`.
+    fn add(&mut self, end: usize) {
+        if self.covered == 0 {
+            // The check counts as zero, so the first bytes are summed in a copy.
+            let mut copy = [0; COPIED_BYTES_MAX];
+            self.covered = if end <= COPIED_BYTES_MAX { end } else { HEADER_BYTES };
+            let head = &mut copy[..self.covered];
+            head.copy_from_slice(&self.packet[..self.covered]);
+            head[CHECK_OFFSET..HEADER_BYTES].fill(0);
+            self.crc = crc32c(head);
+        }
+        if self.covered < end {
+            self.crc = crc32c_append(self.crc, &self.packet[self.covered..end]);
+            self.covered = end;
+        }
+    }
 }

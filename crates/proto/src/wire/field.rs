@@ -63,46 +63,48 @@ impl<const N: usize> Draft<N> {
     #[inline]
     pub(crate) fn frame(kind: u8, flags: u8, len: usize) -> Self {
         let len = u16::try_from(len).expect("a frame is shorter than 64 KiB");
-        Draft::new().u8(kind).u8(flags).u16(len)
+        let mut draft = Draft::new();
+        draft.u8(kind).u8(flags).u16(len);
+        draft
     }
 
     #[inline]
-    fn put<const M: usize>(mut self, field: [u8; M]) -> Self {
+    fn put<const M: usize>(&mut self, field: [u8; M]) -> &mut Self {
         self.bytes[self.at..self.at + M].copy_from_slice(&field);
         self.at += M;
         self
     }
 
     #[inline]
-    pub(crate) fn u8(self, value: u8) -> Self {
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
         self.put([value])
     }
 
     #[inline]
-    pub(crate) fn u16(self, value: u16) -> Self {
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
         self.put(value.to_le_bytes())
     }
 
     #[inline]
-    pub(crate) fn u32(self, value: u32) -> Self {
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
         self.put(value.to_le_bytes())
     }
 
     #[inline]
-    pub(crate) fn u64(self, value: u64) -> Self {
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
         self.put(value.to_le_bytes())
     }
 
     /// `count` reserved bytes.
     #[inline]
-    pub(crate) fn zero(mut self, count: usize) -> Self {
+    pub(crate) fn zero(&mut self, count: usize) -> &mut Self {
         self.at += count;
         self
     }
 
     /// Appends the finished structure.
     #[inline]
-    pub(crate) fn end(self, out: &mut Vec<u8>) {
+    pub(crate) fn end(&self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.at, N, "every field is written");
         out.extend_from_slice(&self.bytes);
     }

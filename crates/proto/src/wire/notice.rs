@@ -19,7 +19,7 @@ fn node_at(body: &[u8], at: usize) -> Result<NodeId, Malformed> {
     }
 }
 
-fn emit_packet<const N: usize>(kind: PacketType, stamp: u32, body: Draft<N>, out: &mut Vec<u8>) {
+fn emit_packet<const N: usize>(kind: PacketType, stamp: u32, body: &Draft<N>, out: &mut Vec<u8>) {
     let start = out.len();
     Header::outside(kind, SessionId(0), stamp).emit(out);
     body.end(out);
@@ -31,14 +31,14 @@ impl Beacon {
 
     /// Appends a whole BEACON packet.
     pub fn emit_packet(&self, stamp: u32, out: &mut Vec<u8>) {
-        let body = Draft::<{ Beacon::BYTES }>::new()
-            .u64(self.cluster)
+        let mut body = Draft::<{ Beacon::BYTES }>::new();
+        body.u64(self.cluster)
             .u64(self.node.0)
             .u64(self.incarnation.0)
             .u8(self.bearer.0)
             .u8(if self.solicit { SOLICIT } else { 0 })
             .zero(6);
-        emit_packet(PacketType::Beacon, stamp, body, out);
+        emit_packet(PacketType::Beacon, stamp, &body, out);
     }
 
     /// Reads the body of a BEACON packet of any wire version.
@@ -59,8 +59,9 @@ impl Versions {
 
     /// Appends a whole VERSIONS packet.
     pub fn emit_packet(&self, stamp: u32, out: &mut Vec<u8>) {
-        let body = Draft::<{ Versions::BYTES }>::new().u64(self.node.0).u8(self.min).u8(self.max).zero(6);
-        emit_packet(PacketType::Versions, stamp, body, out);
+        let mut body = Draft::<{ Versions::BYTES }>::new();
+        body.u64(self.node.0).u8(self.min).u8(self.max).zero(6);
+        emit_packet(PacketType::Versions, stamp, &body, out);
     }
 
     /// Reads the body of a VERSIONS packet of any wire version.
@@ -79,12 +80,9 @@ impl Reset {
 
     /// Appends a whole RESET packet. It has no `to`: the sender knows of no session.
     pub fn emit_packet(&self, stamp: u32, out: &mut Vec<u8>) {
-        let body = Draft::<{ Reset::BYTES }>::new()
-            .u32(self.session.0)
-            .zero(4)
-            .u64(self.node.0)
-            .u64(self.incarnation.0);
-        emit_packet(PacketType::Reset, stamp, body, out);
+        let mut body = Draft::<{ Reset::BYTES }>::new();
+        body.u32(self.session.0).zero(4).u64(self.node.0).u64(self.incarnation.0);
+        emit_packet(PacketType::Reset, stamp, &body, out);
     }
 
     /// Reads the body of a RESET packet.
