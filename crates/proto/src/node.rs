@@ -397,15 +397,9 @@ impl Node {
         train: &mut Train,
         store: &mut dyn Store,
     ) -> bool {
-        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
-        if let Some((to, bytes)) = entry.outbox.pop_front() {
-            train.clear();
-            train.to = to.unwrap_or_default();
-            train.with_head(|head| head.extend_from_slice(&bytes));
-            train.segment_bytes = bytes.len();
-            train.packets = 1;
-            train.id = TrainId::default();
-            return true;
+        let Some(entry) = self.bearers.get(bearer.0 as usize) else { return false };
+        if !entry.outbox.is_empty() {
+            return self.take_posted(bearer, train);
         }
         let (count, mut slot) = (self.slots.len(), entry.turn);
         for _ in 0..count {
@@ -419,6 +413,19 @@ impl Node {
             }
         }
         false
+    }
+
+    /// Fills `train` with the next packet outside of any session that waits for `bearer`.
+    #[inline(never)]
+    fn take_posted(&mut self, bearer: BearerId, train: &mut Train) -> bool {
+        let Some((to, bytes)) = self.bearers[bearer.0 as usize].outbox.pop_front() else { return false };
+        train.clear();
+        train.to = to.unwrap_or_default();
+        train.with_head(|head| head.extend_from_slice(&bytes));
+        train.segment_bytes = bytes.len();
+        train.packets = 1;
+        train.id = TrainId::default();
+        true
     }
 
     /// The next news.

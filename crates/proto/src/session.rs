@@ -242,8 +242,8 @@ impl Session {
     /// Adds a link that then has to be joined.
     pub(crate) fn add_link(&mut self, now: Instant, spec: LinkSpec, config: &Config) {
         self.next_link = self.next_link.max(spec.id.0);
+        self.quiet.add_link(spec.bearer);
         self.links.push(Link::new(now, spec, config));
-        self.quiet.stir();
     }
 
     pub(crate) fn link_index(&self, id: LinkId) -> Option<usize> {

@@ -169,6 +169,12 @@ impl Control {
         Some(notice)
     }
 
+    /// Whether notices of the peer are here, in order or not.
+    #[inline]
+    pub fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// The next notice in order, if it is here.
     pub fn next(&mut self) -> Option<Notice> {
         let notice = self.held.remove(&self.expected)?;

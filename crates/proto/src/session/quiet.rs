@@ -10,6 +10,8 @@ use crate::time::Instant;
 /// What is known of a session since something last happened to it.
 #[derive(Debug)]
 pub(super) struct Quiet {
+    /// The bearers that it has links over, one bit each; nothing ever leaves by another.
+    linked: u32,
     /// The bearers by which it had nothing to send when it was asked, one bit each.
     bearers: u32,
     /// What was found holds before this moment.
@@ -20,7 +22,7 @@ pub(super) struct Quiet {
 
 impl Default for Quiet {
     fn default() -> Self {
-        Quiet { bearers: 0, until: Instant::NEVER, deadline: None }
+        Quiet { linked: 0, bearers: 0, until: Instant::NEVER, deadline: None }
     }
 }
 
@@ -28,13 +30,20 @@ impl Quiet {
     /// Something happened: there may be something to send by every bearer, and deadlines may have moved.
     #[inline]
     pub(super) fn stir(&mut self) {
-        *self = Quiet::default();
+        *self = Quiet { linked: self.linked, ..Quiet::default() };
+    }
+
+    /// The session has a new link over `bearer`.
+    pub(super) fn add_link(&mut self, bearer: BearerId) {
+        self.linked |= bit(bearer);
+        self.stir();
     }
 
     /// Whether it is known that nothing is to be sent by `bearer`.
     #[inline]
     pub(super) fn holds(&self, now: Instant, bearer: BearerId) -> bool {
-        self.bearers & bit(bearer) != 0 && now < self.until
+        let bit = bit(bearer);
+        self.linked & bit == 0 || (self.bearers & bit != 0 && now < self.until)
     }
 
     /// Nothing is to be sent by `bearer` before `until`.
@@ -71,6 +80,8 @@ mod tests {
     #[test]
     fn it_is_quiet_until_something_happens_or_its_time_comes() {
         let mut quiet = Quiet::default();
+        assert!(quiet.holds(Instant(1), BearerId(0)), "there is no link over it");
+        [0, 1, 3].into_iter().for_each(|bearer| quiet.add_link(BearerId(bearer)));
         let held = |quiet: &Quiet, now| [0, 1, 3].map(|bearer| quiet.holds(Instant(now), BearerId(bearer)));
         assert_eq!(held(&quiet, 1), [false; 3]);
         quiet.note(Instant(1), BearerId(0), Instant(10));

@@ -50,7 +50,7 @@ impl Session {
         }
         let mut all = true;
         for frame in Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES) {
-            let frame = match frame {
+            let frame = match &frame {
                 Ok(frame) => frame,
                 Err(malformed) => {
                     *cx.faults.entry(malformed.what).or_insert(0) += 1;
@@ -82,33 +82,35 @@ impl Session {
                 ce,
             );
         }
-        self.take_notices(cx);
+        if self.control.holds_any() {
+            self.take_notices(cx);
+        }
     }
 
-    fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: Frame<'_>) -> Taken {
+    fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
         match frame {
-            Frame::Message(message, payload) => self.on_message(cx, &message, payload),
+            Frame::Message(message, payload) => self.on_message(cx, message, payload),
             Frame::Fragment(f, payload) => {
                 self.on_part(cx, &f.message, f.total as u64, f.offset as u64, payload)
             }
             Frame::TransferFragment(f, payload) => self.on_transfer_part(cx, f.transfer.0, f.offset, payload),
-            Frame::Ack(ack) => match self.on_ack(cx, &ack) {
+            Frame::Ack(ack) => match self.on_ack(cx, ack) {
                 Ok(()) => Taken::Yes,
                 Err(violation) => breach(violation),
             },
-            Frame::Rts(rts) => self.on_rts(cx, &rts),
-            Frame::Cts(cts) => self.on_cts(&cts),
-            Frame::Credit(credit) => self.on_credit(&credit),
-            Frame::Refuse(refuse) => self.on_refuse(cx, &refuse),
-            Frame::Probe(probe) => self.on_probe(cx, index, &probe),
-            Frame::ProbeReply(reply) => self.on_probe_reply(cx, index, &reply),
+            Frame::Rts(rts) => self.on_rts(cx, rts),
+            Frame::Cts(cts) => self.on_cts(cts),
+            Frame::Credit(credit) => self.on_credit(credit),
+            Frame::Refuse(refuse) => self.on_refuse(cx, refuse),
+            Frame::Probe(probe) => self.on_probe(cx, index, probe),
+            Frame::ProbeReply(reply) => self.on_probe_reply(cx, index, reply),
             Frame::Bindings(b) => self.on_control(b.control, || Notice::Bindings {
                 origin: b.origin,
                 incarnation: b.incarnation,
                 log_seq: b.log_seq,
                 records: b.iter().collect(),
             }),
-            Frame::PortClosed(number, port) => self.on_control(number, || Notice::PortClosed(port)),
+            Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
             Frame::Close(close) => {
                 self.closed_by_peer = Some(close.reason);
