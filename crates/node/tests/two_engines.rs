@@ -212,7 +212,7 @@ fn a_link_in_doubt_gets_nothing_new_and_what_it_had_is_copied_at_once() {
     let mut longest_ns = 0;
     while link(&world, busy).state.usable() {
         assert!(world.now_ns < doubted_at + 50_000_000, "it is in doubt for ever");
-        messages.send(&world, if messages.sent % 10 == 0 { LARGE } else { 8 });
+        messages.send(&world, if messages.sent.is_multiple_of(10) { LARGE } else { 8 });
         longest_ns = messages.read(&mut world).max(longest_ns);
     }
     assert!(longest_ns <= 5 * STEP_NS, "{longest_ns} ns under way, with a sure link beside");
