@@ -3,6 +3,7 @@
 use super::*;
 use crate::id::BufferId;
 use crate::train::{Piece, Train};
+use crate::wire::PacketType;
 use LinkStatus::{Active, Drain, Standby};
 
 struct NoMemory;
@@ -59,21 +60,25 @@ fn send(session: &mut Session, bytes: u64) {
     assert!(session.send(NOW, FLOW, message));
 }
 
-/// The links by which messages leave when each of them is asked in turn.
-fn transmit(session: &mut Session, config: &Config) -> Vec<usize> {
+/// Calls into a session with what it may use.
+fn with_cx<R>(config: &Config, call: impl FnOnce(&mut Cx<'_>) -> R) -> R {
     let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
-    let mut cx = Cx {
+    call(&mut Cx {
         now: NOW,
         config,
         store: &mut NoMemory,
         events: &mut events,
         drops: &mut drops,
         faults: &mut faults,
-    };
+    })
+}
+
+/// The links by which messages leave when each of them is asked in turn.
+fn transmit(session: &mut Session, config: &Config) -> Vec<usize> {
     let mut train = Train::new();
     let mut taken = Vec::new();
     for index in 0..session.links.len() {
-        let carries = session.poll_transmit(&mut cx, BearerId(index as u8), &mut train)
+        let carries = with_cx(config, |cx| session.poll_transmit(cx, BearerId(index as u8), &mut train))
             && train.pieces.iter().any(|piece| matches!(piece, Piece::Body { .. }));
         if carries {
             taken.push(index);
@@ -174,5 +179,34 @@ fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
         session.quiet.stir();
         assert_eq!(transmit(&mut session, &config), [0]);
         assert_eq!(waiting(&session), (messages == 1) as usize);
+    }
+}
+
+#[test]
+fn whatever_may_give_it_work_ends_the_quiet_of_a_session() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut packet = Vec::new();
+    let to = SessionId(1);
+    let header =
+        wire::Header { kind: PacketType::Data, flags: 0, link: LinkId(0), to, number: 0, stamp: 0, check: 0 };
+    header.emit(&mut packet);
+    let there = MediaAddress::from_bytes(&[0]).unwrap();
+    type Cause<'a> = (&'a str, &'a dyn Fn(&mut Session, &mut Cx<'_>));
+    let causes: [Cause<'_>; 8] = [
+        ("a message", &|s, _| send(s, 8)),
+        ("a notice", &|s, _| s.notify(Notice::PortClosed(PortId(3)))),
+        ("a question", &|s, _| s.ask()),
+        ("a packet", &|s, cx| s.handle_packet(cx, 0, &header, &packet, false)),
+        ("a deadline", &|s, cx| s.handle_timeout(cx)),
+        ("a carrier", &|s, cx| s.handle_carrier(cx, BearerId(0), false)),
+        ("a hint", &|s, _| s.handle_mtu_hint(NOW, BearerId(0), &there, 1_400)),
+        ("a train that did not leave", &|s, cx| s.handle_sent(cx, &Train::new(), Outcome::WouldBlock)),
+    ];
+    for (name, cause) in causes {
+        let mut session = session(&config, &[(Active, 0)]);
+        assert_eq!(transmit(&mut session, &config), [0; 0]);
+        assert!(session.is_quiet(NOW, BearerId(0)), "nothing is to be sent");
+        with_cx(&config, |cx| cause(&mut session, cx));
+        assert!(!session.is_quiet(NOW, BearerId(0)), "{name}");
     }
 }
