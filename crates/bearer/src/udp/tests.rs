@@ -116,7 +116,9 @@ fn send_number(from: &mut UdpBearer, to: Address, number: u32) {
 /// The next datagram's number and sender, wherever it came in.
 fn next_number(at: &mut UdpBearer) -> (u32, Address) {
     let mut batch = RxBatch::new(1);
+    let until = polyrail_sys::clock::monotonic_ns() + 20_000_000_000;
     while at.recv(&mut batch, true).unwrap() == 0 {
+        assert!(polyrail_sys::clock::monotonic_ns() < until, "waited in vain");
         std::thread::yield_now();
     }
     let group = batch.iter().next().unwrap();
