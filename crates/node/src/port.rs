@@ -325,6 +325,8 @@ impl Port {
             self.wait_until(deadline(Some(Duration::from_millis(100))), |port| {
                 port.client.borrow_mut().backlog() == 0
             });
+            // If another thread has taken it, the answer is there once that one gives the engine back.
+            drop(self.shared.drive.engine());
             pace.driven();
             self.sort_arrivals();
             return self.own_failure(to, number);

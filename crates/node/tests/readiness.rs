@@ -147,3 +147,26 @@ fn threads_that_share_a_node_and_sleep_between_messages_wake_each_other() {
         });
     }
 }
+
+#[test]
+fn an_unknown_service_is_told_at_once_whoever_drives() {
+    let node = node(Progress::Auto, &[]);
+    let port = node.port().unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                node.progress();
+            }
+        });
+        let unknown = |instance| {
+            matches!(
+                port.send(ServiceAddress::new(77, instance), b"anybody?"),
+                Err(polyrail::SendError::NoService { .. })
+            )
+        };
+        let missed = (0..20_000).find(|instance| !unknown(*instance));
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(missed, None, "the first message to a service tells whether it is bound");
+    });
+}
