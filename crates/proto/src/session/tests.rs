@@ -27,6 +27,11 @@ const NOW: Instant = Instant(1_000_000_000);
 
 /// A session whose links are up, with the status and the number of probe time-outs that each is to have.
 fn session(config: &Config, links: &[(LinkStatus, u32)]) -> Session {
+    session_with_mtu(config, links, 1_472)
+}
+
+/// The same with packets of at most `mtu` bytes.
+fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> Session {
     let peer = Peer {
         node: NodeId(2),
         incarnation: Incarnation(1),
@@ -43,7 +48,7 @@ fn session(config: &Config, links: &[(LinkStatus, u32)]) -> Session {
         let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
         let id = LinkId(n as u16);
         let spec =
-            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
+            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu, window: 1 << 20, lossless: true };
         session.add_link(NOW, spec, config);
         let link = &mut session.links[n];
         link.state.handle(NOW, LinkEvent::Joined);
@@ -208,5 +213,36 @@ fn whatever_may_give_it_work_ends_the_quiet_of_a_session() {
         assert!(session.is_quiet(NOW, BearerId(0)), "nothing is to be sent");
         with_cx(&config, |cx| cause(&mut session, cx));
         assert!(!session.is_quiet(NOW, BearerId(0)), "{name}");
+    }
+}
+
+#[test]
+fn answers_and_a_probe_never_make_a_packet_too_large() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for mtu in (80..1_472).step_by(8) {
+        let mut session = session_with_mtu(&config, &[(Active, 0)], mtu);
+        let link = &mut session.links[0];
+        let reply = wire::ProbeReply {
+            kind: wire::ProbeKind::Liveness,
+            carrier: true,
+            about: link.spec.id,
+            size: 0,
+            id: 1,
+            last_rx: 0,
+            next_tx: 0,
+            last_rx_age: 0,
+            stall_us: 0,
+        };
+        while !link.replies.is_full() {
+            link.replies.push(reply);
+        }
+        link.probe = Some(wire::ProbeKind::Liveness);
+        let mut train = Train::new();
+        let mut packets = 0;
+        while with_cx(&config, |cx| session.poll_transmit(cx, BearerId(0), &mut train)) {
+            assert!(train.segment_bytes <= mtu as usize, "{} of {mtu}", train.segment_bytes);
+            packets += 1;
+        }
+        assert!(packets > 0 && session.links[0].replies.is_empty() && session.links[0].probe.is_none());
     }
 }

@@ -362,11 +362,13 @@ impl Session {
 
     fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
         let link = &mut self.links[fill.link];
-        while !link.replies.is_empty() && fill.room() >= 56 {
+        while !link.replies.is_empty() && fill.room() >= wire::ProbeReply::BYTES {
             let reply = link.replies.remove(0);
             fill.train.with_head(|head| reply.emit(head));
         }
-        if let Some(probe) = link.take_probe(cx.now) {
+        if fill.room() >= wire::Probe::BYTES
+            && let Some(probe) = link.take_probe(cx.now)
+        {
             fill.train.with_head(|head| probe.emit(head));
             fill.eliciting = true;
             fill.ack_now = true;
