@@ -47,8 +47,7 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
         let bearer = BearerId(n as u8);
         let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
         let id = LinkId(n as u16);
-        let spec =
-            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu, window: 1 << 20, lossless: true };
+        let spec = LinkSpec { id, bearer, peer_bearer: bearer, to, mtu, window: 1 << 20, lossless: true };
         session.add_link(NOW, spec, config);
         let link = &mut session.links[n];
         link.state.handle(NOW, LinkEvent::Joined);
