@@ -88,7 +88,7 @@ pub struct Descriptors {
     /// Each becomes readable when something has arrived.
     pub data: Vec<RawFd>,
     /// The one of them that becomes writable when there is room for what was refused.
-    pub room: RawFd,
+    pub room: Option<RawFd>,
     /// Becomes readable when a beacon has arrived.
     pub beacon: Option<RawFd>,
 }

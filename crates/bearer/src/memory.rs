@@ -314,7 +314,7 @@ impl Bearer for MemoryBearer {
     /// as soon as there is room again.
     fn fds(&self) -> Descriptors {
         let (data, beacon) = (self.seat.data.watch(), self.seat.beacons.watch());
-        Descriptors { data: vec![data], room: data, beacon: Some(beacon) }
+        Descriptors { data: vec![data], room: Some(data), beacon: Some(beacon) }
     }
 }
 

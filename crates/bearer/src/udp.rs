@@ -246,7 +246,7 @@ impl Bearer for UdpBearer {
     fn fds(&self) -> Descriptors {
         let beacon = self.beacon.as_ref().map(|beacon| beacon.socket.as_raw_fd());
         let data = self.sockets.fds();
-        Descriptors { room: data[self.sockets.full], data, beacon }
+        Descriptors { room: data.get(self.sockets.full).copied(), data, beacon }
     }
 
     fn fds_version(&self) -> u32 {

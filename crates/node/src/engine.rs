@@ -268,7 +268,7 @@ impl Engine {
 
     /// What tells that a bearer without room has some again.
     pub fn full_fds(&self) -> impl Iterator<Item = std::os::fd::RawFd> {
-        self.bearers.iter().filter(|b| b.blocked).map(|b| b.bearer.fds().room)
+        self.bearers.iter().filter(|b| b.blocked).filter_map(|b| b.bearer.fds().room)
     }
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.

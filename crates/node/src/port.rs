@@ -129,12 +129,12 @@ impl Port {
     /// # Errors
     /// The process has no descriptors left.
     pub fn fd(&self) -> io::Result<RawFd> {
-        if self.readiness.get().is_none() {
-            let readiness = Readiness::new(self.shared.drive.fd()?)?;
-            self.shared.drive.engine().watch_port(self.address.port, readiness.told());
-            let _ = self.readiness.set(readiness);
+        if let Some(readiness) = self.readiness.get() {
+            return Ok(readiness.fd());
         }
-        Ok(self.readiness.get().map_or(-1, Readiness::fd))
+        let readiness = Readiness::new(self.shared.drive.fd()?)?;
+        self.shared.drive.engine().watch_port(self.address.port, readiness.told());
+        Ok(self.readiness.get_or_init(|| readiness).fd())
     }
 
     // ----- names ---------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 //! Who drives the engine of an embedded node, and how its threads wait (ARCHITECTURE.md, "One engine path").
 //!
-//! A thread with something to do drives the engine itself, if nobody else does at the moment. A thread that has to
-//! sleep becomes the *poller*: it sleeps on the engine's descriptors and drives what wakes it; there is at most one.
-//! Further sleepers wait for the doorbells of their queues. A helper thread polls when no thread of the application
+//! A thread with something to do drives the engine itself, if nobody else does at the moment; else it leaves a note, and
+//! whoever gives the engine back does what the note is about. A thread that has to sleep becomes the *poller*: it
+//! sleeps on the engine's descriptors and drives what wakes it; there is at most one. Further sleepers wait for the doorbells of their queues. A helper thread polls when no thread of the application
 //! does, so that acknowledgements and keepalives go on while the application computes; it stands back as soon as
 //! it sees that somebody else drives, because waking it costs more than the work it would do.
 
@@ -165,9 +165,8 @@ impl Drive {
     pub(crate) fn fd(&self) -> io::Result<RawFd> {
         if self.data_joined.get().is_none() {
             let data = self.data.lock().unwrap_or_else(|e| e.into_inner());
-            if self.data_joined.set(()).is_ok() {
-                self.join(&data)?;
-            }
+            self.join(&data)?;
+            let _ = self.data_joined.set(());
             drop(data);
             // The program may sleep before it has driven once: let it drive.
             self.wake();

@@ -1,9 +1,7 @@
-//! The data sockets: a common one for everybody, and a *line* of its own for each of the few peers that are talked to
-//! most.
+//! The data sockets: a common one for everybody, and connected ones for the few peers that are talked to most.
 //!
-//! A line is a connected socket with the same local address. The kernel knows its route beforehand, at both ends, which
-//! is an eighth of a small message's round trip through veth. It hands to a line what comes from its peer, and all else
-//! to the common socket.
+//! A connected socket has the same local address. The kernel knows its route beforehand, at both ends, and hands to it
+//! what comes from its peer, and all else to the common one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +9,11 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use polyrail_sys::udp::UdpSocket;
 
-/// Most lines: each one more is one more socket to look at.
-const LINES_MAX: usize = 4;
-/// Trains to one peer that are worth a line.
-const LINE_TRAINS: u32 = 256;
-/// Peers without a line that are counted at a time.
+/// Most connected sockets: each one more is one more to look at.
+const CONNECTED_MAX: usize = 4;
+/// Trains to one peer that are worth a socket of its own.
+const CONNECTED_TRAINS: u32 = 256;
+/// Peers without one that are counted at a time.
 const CANDIDATES_MAX: usize = 16;
 /// No send buffer is smaller: one train must find room.
 const SEND_BUFFER_BYTES_MIN: u32 = 65_536;
@@ -49,12 +47,12 @@ impl Setup {
 /// One data socket.
 pub(super) struct Data {
     pub socket: UdpSocket,
-    /// The other end of a line.
+    /// The other end of a connected one.
     pub peer: Option<SocketAddr>,
     /// Looks in a row that found something. Only a stream is worth a look for many groups: one for a single group, which
     /// will most likely find nothing, costs less.
     pub found: u32,
-    /// Trains sent since lines were last compared.
+    /// Trains sent since peers were last compared.
     trains: u32,
 }
 
@@ -72,9 +70,9 @@ impl Data {
 pub(super) struct Sockets {
     setup: Setup,
     local: SocketAddr,
-    /// The common socket, then the lines.
+    /// The common socket, then the connected ones.
     all: Vec<Data>,
-    /// Peers without a line, and how many trains they had.
+    /// Peers without a socket of their own, and how many trains they had.
     candidates: Vec<(SocketAddr, u32)>,
     send_buffer_bytes: u32,
     /// The socket that gave something last.
@@ -109,35 +107,35 @@ impl Sockets {
         &mut self.all[index]
     }
 
-    /// The socket for one more train to `to`. A peer that has had many gets a line, if need be that of one that has
-    /// had fewer meanwhile.
+    /// The socket for one more train to `to`. A peer that has had many gets one of its own, if need be that of
+    /// one that has had fewer meanwhile.
     pub fn toward(&mut self, to: SocketAddr) -> usize {
-        if let Some(index) = self.line_of(to) {
-            let line = &mut self.all[index];
-            line.trains = line.trains.saturating_add(1);
+        if let Some(index) = self.connected_to(to) {
+            let data = &mut self.all[index];
+            data.trains = data.trains.saturating_add(1);
             return index;
         }
-        if !self.earns_line(to) {
+        if !self.earns_socket(to) {
             return 0;
         }
         // What cannot be opened (no descriptors, no route) is done without, until as many trains have gone again.
-        self.open_line(to).unwrap_or(0)
+        self.connect(to).unwrap_or(0)
     }
 
     /// The socket for what is left of a train to `to`.
     pub fn reaching(&self, to: SocketAddr) -> usize {
-        self.line_of(to).unwrap_or(0)
+        self.connected_to(to).unwrap_or(0)
     }
 
-    fn line_of(&self, to: SocketAddr) -> Option<usize> {
+    fn connected_to(&self, to: SocketAddr) -> Option<usize> {
         self.all.iter().position(|data| data.peer == Some(to))
     }
 
-    /// Counts a train to a peer without a line; whether it has now had enough of them.
-    fn earns_line(&mut self, to: SocketAddr) -> bool {
+    /// Counts a train to a peer without a socket of its own; whether it has now had enough of them.
+    fn earns_socket(&mut self, to: SocketAddr) -> bool {
         if let Some((_, trains)) = self.candidates.iter_mut().find(|(peer, _)| *peer == to) {
             *trains += 1;
-            return *trains >= LINE_TRAINS && self.compare(to);
+            return *trains >= CONNECTED_TRAINS && self.compare(to);
         }
         if self.candidates.len() == CANDIDATES_MAX {
             // Whoever had least makes room; the newcomer takes the count over, so that one of many can get ahead.
@@ -150,13 +148,14 @@ impl Sockets {
         false
     }
 
-    /// Whether there is a place for a line to `to`; all counts begin anew.
+    /// Whether there is a place for a socket to `to`; all counts begin anew.
     fn compare(&mut self, to: SocketAddr) -> bool {
-        let mut place = self.all.len() <= LINES_MAX;
+        let mut place = self.all.len() <= CONNECTED_MAX;
         if !place
             && let Some(least) = (1..self.all.len()).min_by_key(|i| self.all[*i].trains)
-            && self.all[least].trains < LINE_TRAINS
+            && self.all[least].trains < CONNECTED_TRAINS
         {
+            // What it holds unread is lost, as datagrams are, and sent again.
             self.all.remove(least);
             (self.hot, self.full) = (0, 0);
             self.version += 1;
@@ -172,7 +171,7 @@ impl Sockets {
         place
     }
 
-    fn open_line(&mut self, peer: SocketAddr) -> io::Result<usize> {
+    fn connect(&mut self, peer: SocketAddr) -> io::Result<usize> {
         let socket = self.setup.socket()?;
         if self.setup.gro {
             socket.set_gro(true)?;
@@ -199,11 +198,11 @@ impl Sockets {
         self.all.iter().try_for_each(|data| data.socket.set_reuse_address(on))
     }
 
-    /// Sets the send buffers; what was granted to the largest. The lines share the bytes, for they share the medium.
+    /// Sets the send buffers; what was granted to the largest. The connected ones share the bytes, for they share the medium.
     pub fn set_send_buffer(&mut self, bytes: u32) -> io::Result<u32> {
         self.send_buffer_bytes = bytes;
-        let lines = self.all.len() as u32 - 1;
-        let share = (bytes / lines.max(1)).max(SEND_BUFFER_BYTES_MIN.min(bytes));
+        let connected = self.all.len() as u32 - 1;
+        let share = (bytes / connected.max(1)).max(SEND_BUFFER_BYTES_MIN.min(bytes));
         let mut granted = 0;
         for data in &self.all {
             granted = data.socket.set_send_buffer(share)?.max(granted);

@@ -126,7 +126,7 @@ fn next_number(at: &mut UdpBearer) -> (u32, Address) {
 }
 
 #[test]
-fn peers_that_talk_much_get_lines_and_nothing_is_lost_or_late() {
+fn peers_that_talk_much_get_sockets_of_their_own_and_nothing_is_lost() {
     for address in ["127.0.0.1", "::1"] {
         let config = UdpConfig { beacon_port: 0, ..UdpConfig::new("lo", address.parse().unwrap()) };
         let open = || UdpBearer::open(config.clone()).unwrap();
@@ -153,7 +153,7 @@ fn peers_that_talk_much_get_lines_and_nothing_is_lost_or_late() {
 }
 
 #[test]
-fn the_line_that_is_used_least_gives_way() {
+fn the_connected_socket_that_is_used_least_gives_way() {
     let mut a = UdpBearer::open(config()).unwrap();
     let mut others: Vec<UdpBearer> = (0..7).map(|_| UdpBearer::open(config()).unwrap()).collect();
     let talk = |a: &mut UdpBearer, other: &mut UdpBearer, trains: u32| {
@@ -168,14 +168,14 @@ fn the_line_that_is_used_least_gives_way() {
         assert!(talk(&mut a, other, 300));
     }
     assert!(!talk(&mut a, &mut others[4], 200), "not enough yet");
-    // Three of the lines are in use; the fourth, which is not, is given to the next who needs it more.
+    // Three of them are in use; the place of the fourth, which is not, is given to the next who needs it more.
     for other in &mut others[1..4] {
         assert!(talk(&mut a, other, 300));
     }
     assert!(talk(&mut a, &mut others[4], 600));
     assert_eq!(a.sockets.count(), 5);
     assert!(!talk(&mut a, &mut others[0], 1) && talk(&mut a, &mut others[3], 1));
-    // Many peers with little to say take nobody's line.
+    // Many peers with little to say take nobody's place.
     let version = a.fds_version();
     for _ in 0..20 {
         for other in &mut others {

@@ -79,7 +79,7 @@ pub fn wait_beacon(bearer: &dyn Bearer) {
 
 /// Waits until there is room for what was refused.
 pub fn wait_writable(bearer: &dyn Bearer) {
-    wait(&[bearer.fds().room], Interest::WRITE);
+    wait(bearer.fds().room.as_slice(), Interest::WRITE);
 }
 
 /// A group as received: sender, stride, datagrams.

@@ -439,7 +439,7 @@ impl Session {
 
     // ----- flow control --------------------------------------------------------------------------------------
 
-    fn on_cts(&mut self, cts: &wire::Cts) -> Taken {
+    pub(super) fn on_cts(&mut self, cts: &wire::Cts) -> Taken {
         let Some(transfer) = self.sending.transfers.get_mut(cts.token) else { return Taken::Yes };
         transfer.grant(cts);
         if let Some(flow) = self.sending.flows.get_mut(transfer.flow) {

@@ -245,3 +245,32 @@ fn answers_and_a_probe_never_make_a_packet_too_large() {
         assert!(packets > 0 && session.links[0].replies.is_empty() && session.links[0].probe.is_none());
     }
 }
+
+#[test]
+fn control_between_the_packets_of_a_transfer_never_makes_one_too_large() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let record = wire::Binding {
+        op: wire::BindingOp::Publish,
+        range: crate::address::ServiceRange { kind: 1, lower: 1, upper: 1 },
+        port: PortId(3),
+        key: 1,
+        scope: crate::address::Scope::Cluster,
+        weight: 0,
+    };
+    for (first, second) in (1..25).flat_map(|first| (1..25).map(move |second| (first, second))) {
+        let mut session = session_with_mtu(&config, &[(Active, 0)], 1_200);
+        assert_eq!(taken_by(&mut session, &config, 1 << 20), [0; 0], "announced only");
+        let token = session.sending.transfers.iter().next().unwrap().0;
+        session.on_cts(&wire::Cts { token, transfer: crate::id::TransferId(1), granted: 1 << 20, done: 0 });
+        // The first may leave room for the start of a fragment, but none for the second.
+        for records in [first, second] {
+            let records = vec![record; records];
+            let (origin, incarnation) = (NodeId(1), Incarnation(1));
+            session.notify(Notice::Bindings { origin, incarnation, log_seq: 1, records });
+        }
+        let mut train = Train::new();
+        assert!(with_cx(&config, |cx| session.poll_transmit(cx, BearerId(0), &mut train)));
+        assert!(train.segment_bytes <= 1_200 && train.bytes <= train.packets * train.segment_bytes);
+        assert!(train.bytes > (train.packets - 1) * train.segment_bytes);
+    }
+}

@@ -52,8 +52,11 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
+    /// Bytes that the packet may still take.
     fn room(&self) -> usize {
-        self.limit - self.train.packet_bytes()
+        let used = self.train.packet_bytes();
+        debug_assert!(used <= self.limit, "a packet of {used} bytes on a link that takes {}", self.limit);
+        self.limit.saturating_sub(used)
     }
     fn item(&mut self, item: Item) {
         self.eliciting = true;
@@ -208,7 +211,10 @@ impl Session {
                 self.put_probes(cx, fill);
                 self.put_flow_control(fill);
             }
-            self.put_control(fill);
+            if fill.rest.is_none() {
+                // The rest of an extent takes the room of a whole packet.
+                self.put_control(fill);
+            }
             self.put_messages(fill);
             if fill.train.packet_bytes() == empty {
                 fill.train.abandon_packet();
@@ -380,11 +386,11 @@ impl Session {
         if !self.links[fill.link].usable() {
             return;
         }
-        while fill.room() >= 48 {
+        while fill.room() >= wire::Refuse::BYTES {
             let Some(refuse) = self.receiving.refuse.pop_front() else { break };
             fill.train.with_head(|head| refuse.emit(head));
         }
-        while fill.room() >= 48 {
+        while fill.room() >= wire::Cts::BYTES {
             let Some(number) = self.receiving.cts.pop_front() else { break };
             let Some(transfer) = self.receiving.transfers.get_mut(number) else { continue };
             if transfer.buffer().is_none() {
@@ -402,7 +408,7 @@ impl Session {
             if !given.dirty {
                 continue;
             }
-            if fill.limit - fill.train.packet_bytes() < 32 {
+            if fill.room() < wire::Credit::BYTES {
                 self.receiving.news = true;
                 break;
             }
@@ -476,7 +482,7 @@ impl Session {
         }
         let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
         let allowed = if is_small { fill.small } else { fill.budget > 0 };
-        if !allowed || fill.limit - fill.train.packet_bytes() < PACKET_FULL {
+        if !allowed || fill.room() < PACKET_FULL {
             return if fill.budget == 0 && !fill.small { Advance::Full } else { Advance::Skip };
         }
         let packet_room = fill.limit - wire::HEADER_BYTES;
