@@ -15,6 +15,7 @@
 //! - A train that has to go one by one and finds room for its beginning only is completed later from a copy.
 
 mod cut;
+mod express;
 mod offload;
 mod open;
 mod sockets;
@@ -28,14 +29,19 @@ use std::os::fd::AsRawFd;
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
 use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
+use express::{Express, Found};
 use offload::Offload;
 use sockets::Sockets;
 use transmit::Held;
 use trouble::Trouble;
 
+/// Groups per read call. A read of one costs the same; more only pay off when datagrams come one by one.
+const GROUPS_PER_CALL: usize = 16;
+
 pub use open::UdpConfig;
 
-/// Data sockets bound to one interface's address, and a beacon socket in its multicast group.
+/// Data sockets bound to one interface's address, a beacon socket in its multicast group, and where the system allows it
+/// a packet socket for express frames.
 pub struct UdpBearer {
     name: String,
     device: String,
@@ -44,12 +50,24 @@ pub struct UdpBearer {
     local: Network,
     capabilities: Capabilities,
     sockets: Sockets,
+    express: Option<Express>,
     beacon: Option<Beacon>,
     queue: RecvQueue,
     offload: Offload,
     trouble: Trouble,
     held: Option<Held>,
     facts: open::Facts,
+}
+
+/// Where to look for datagrams.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// At the socket that gave something last.
+    Hot,
+    /// At every socket.
+    Everywhere,
+    /// At every socket, for as much as there is.
+    All,
 }
 
 struct Beacon {
@@ -68,6 +86,12 @@ impl UdpBearer {
         self.facts.device_bound
     }
 
+    /// Packets that were sent and received as express frames (docs/protocol.md §2.5); `None` where the system does not
+    /// allow them or the interface has none.
+    pub fn express_frames(&self) -> Option<(u64, u64)> {
+        self.express.as_ref().map(|express| express.carried)
+    }
+
     /// Advice for the operator when the system's limits keep the socket buffers too small for full speed: what
     /// was granted and the command that helps.
     pub fn buffer_warning(&self) -> Option<String> {
@@ -77,6 +101,29 @@ impl UdpBearer {
     /// Why there are no beacons, if there are none although a beacon port was given.
     pub fn beacon_error(&self) -> Option<&str> {
         self.facts.beacon_error.as_deref()
+    }
+
+    fn recv_datagrams(&mut self, batch: &mut RxBatch, look: Look) -> io::Result<usize> {
+        let (first, count) = (self.sockets.hot, self.sockets.count());
+        let mut sum = 0;
+        for index in (first..count).chain(0..first) {
+            let data = self.sockets.get_mut(index);
+            let groups_max = if data.found > 1 || look == Look::All { usize::MAX } else { 1 };
+            let got = match receive(&data.socket, &mut self.queue, &mut self.trouble, batch, groups_max) {
+                // What the others gave is not to be lost for the trouble of one.
+                Err(_) if sum > 0 => break,
+                result => result?,
+            };
+            data.found = if got == 0 { 0 } else { data.found.saturating_add(1) };
+            if got > 0 {
+                self.sockets.hot = index;
+                sum += got;
+            }
+            if look == Look::Hot || batch.spare() == 0 {
+                break;
+            }
+        }
+        Ok(sum)
     }
 
     /// The socket address for `to`, or `None` if it is not of this bearer's family.
@@ -183,26 +230,31 @@ impl Bearer for UdpBearer {
         if self.held.is_some() {
             self.flush_held();
         }
-        let (first, count) = (self.sockets.hot, self.sockets.count());
-        let mut sum = 0;
-        for index in (first..count).chain(0..first) {
-            let data = self.sockets.get_mut(index);
-            let groups_max = if data.found > 1 { usize::MAX } else { 1 };
-            let got = match receive(&data.socket, &mut self.queue, &mut self.trouble, batch, groups_max) {
-                // What the others gave is not to be lost for the trouble of one.
-                Err(_) if sum > 0 => break,
-                result => result?,
-            };
-            data.found = if got == 0 { 0 } else { data.found.saturating_add(1) };
-            if got > 0 {
-                self.sockets.hot = index;
-                sum += got;
-            }
-            if !thorough || batch.spare() == 0 {
-                break;
-            }
+        let Some(express) = &mut self.express else {
+            return self.recv_datagrams(batch, if thorough { Look::Everywhere } else { Look::Hot });
+        };
+        let Found { packets, behind } = express.recv(batch, false);
+        express.hot |= packets > 0;
+        if !thorough && !behind && express.hot {
+            return Ok(packets);
         }
-        Ok(sum)
+        let first = batch.len();
+        let look = match (thorough, behind) {
+            (_, true) => Look::All,
+            (true, false) => Look::Everywhere,
+            (false, false) => Look::Hot,
+        };
+        let datagrams = match self.recv_datagrams(batch, look) {
+            Err(_) if packets > 0 => 0,
+            result => result?,
+        };
+        let Some(express) = &mut self.express else { return Ok(packets + datagrams) };
+        if datagrams > 0 {
+            express.hot = false;
+            batch.iter().skip(first).for_each(|group| express.on_datagram(&group.from));
+        }
+        let rest = datagrams < GROUPS_PER_CALL || express.has_waited();
+        Ok(packets + datagrams + express.recv(batch, rest).packets)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
@@ -245,8 +297,10 @@ impl Bearer for UdpBearer {
 
     fn fds(&self) -> Descriptors {
         let beacon = self.beacon.as_ref().map(|beacon| beacon.socket.as_raw_fd());
-        let data = self.sockets.fds();
-        Descriptors { room: data.get(self.sockets.full).copied(), data, beacon }
+        let mut data = self.sockets.fds();
+        let room = data.get(self.sockets.full).copied();
+        data.extend(self.express.as_ref().map(Express::fd));
+        Descriptors { data, room, beacon }
     }
 
     fn fds_version(&self) -> u32 {

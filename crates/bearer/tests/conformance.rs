@@ -5,6 +5,8 @@
 
 #[path = "conformance/claims.rs"]
 mod claims;
+#[path = "conformance/express.rs"]
+mod express;
 #[path = "conformance/hosts.rs"]
 mod hosts;
 #[path = "conformance/media.rs"]

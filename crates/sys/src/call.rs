@@ -34,6 +34,7 @@ pub(crate) trait Plain: Copy + Default {}
 
 impl Plain for c_int {}
 impl Plain for [c_int; 3] {}
+impl Plain for [u32; 4] {}
 impl Plain for [u32; 5] {}
 
 pub(crate) fn set_option<T: Plain>(

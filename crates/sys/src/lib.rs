@@ -9,6 +9,7 @@ pub mod epoll;
 pub mod errno;
 pub mod eventfd;
 pub mod interface;
+pub mod packet;
 pub mod poll;
 pub mod process;
 pub mod timerfd;

@@ -1,4 +1,4 @@
-//! Opening: finds the interface, sets up both sockets, and notes what the system did not grant.
+//! Opening: finds the interface, sets up the sockets, and notes what the system did not grant.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use polyrail_sys::interface::{self, Interface};
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
+use super::express::Express;
 use super::offload::Offload;
 use super::sockets::{Setup, Sockets};
 use super::trouble::Trouble;
-use super::{Beacon, UdpBearer, header_bytes, plain};
+use super::{Beacon, GROUPS_PER_CALL, UdpBearer, header_bytes, plain};
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{Capabilities, Network};
 
@@ -24,9 +25,6 @@ const SEND_BUFFER_BYTES: u32 = 2 << 20;
 /// Less than this costs throughput.
 const RECEIVE_BUFFER_BYTES_MIN: u32 = 4 << 20;
 const SEND_BUFFER_BYTES_MIN: u32 = 1 << 20;
-
-/// Groups per read call. A read of one costs the same; more only pay off when datagrams come one by one.
-const GROUPS_PER_CALL: usize = 16;
 
 /// How to open a UDP bearer.
 #[derive(Clone, Debug)]
@@ -45,10 +43,12 @@ pub struct UdpConfig {
     pub gso: bool,
     /// Whether to try receive grouping.
     pub gro: bool,
+    /// Whether to try express frames.
+    pub express: bool,
 }
 
 impl UdpConfig {
-    /// The usual settings for `address` on `interface`: any data port, beacons on port 7430, all offloads.
+    /// The usual settings for `address` on `interface`: any data port, beacons on port 7430, all offloads and express frames.
     pub fn new(interface: impl Into<String>, address: IpAddr) -> UdpConfig {
         UdpConfig {
             interface: interface.into(),
@@ -58,6 +58,7 @@ impl UdpConfig {
             socket_buffer_bytes_max: None,
             gso: true,
             gro: true,
+            express: true,
         }
     }
 }
@@ -116,14 +117,17 @@ impl UdpBearer {
         let prefix_bits = prefix_bits.unwrap_or(if config.address.is_ipv6() { 128 } else { 32 });
         let mut local = scoped;
         local.set_port(data.local_address()?.port());
+        let network = Network { address: plain(local), prefix_bits };
+        let express = config.express.then(|| Express::open(interface.index, network)).flatten();
         Ok(UdpBearer {
             name: format!("udp/{}", interface.name),
             scope_id: interface.index,
-            local: Network { address: plain(data.local_address()?), prefix_bits },
+            local: network,
             offload: Offload::new(capabilities.segments_max > 1),
             device: interface.name,
             capabilities,
             sockets: Sockets::new(setup, data, local),
+            express,
             beacon,
             queue: RecvQueue::new(GROUPS_PER_CALL),
             trouble: Trouble::default(),

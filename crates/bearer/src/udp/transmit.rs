@@ -71,6 +71,13 @@ impl UdpBearer {
         if self.held.is_some() && !self.flush_held() {
             return SendOutcome::WouldBlock;
         }
+        if let Some(express) = &mut self.express {
+            if segments > 1 {
+                express.after_datagrams(&train.to);
+            } else if express.send(train) {
+                return SendOutcome::Sent;
+            }
+        }
         let index = self.sockets.toward(to);
         let sent = self.send_whole(index, to, train, segments, largest);
         if matches!(sent, SendOutcome::WouldBlock) {

@@ -76,7 +76,7 @@ pub(super) fn set_hole(
     })
 }
 
-/// Sets the share of IP packets dropped on arrival, at every node of a link.
+/// Sets the share of IP packets and express frames (docs/protocol.md §2.5) dropped on arrival, at every node of a link.
 pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), NetnsError> {
     let device = device(link);
     let mut change = format!("flush chain netdev polyrail loss_{device}\n");
@@ -91,7 +91,7 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
     };
     if let Some(chance) = chance {
         // Two counters in one rule: what came by, and what was lost of it.
-        let packets = "meta protocol { ip, ip6 }";
+        let packets = "meta protocol { ip, ip6, 0x88b5 }";
         change +=
             &format!("add rule netdev polyrail loss_{device} {packets} counter {chance} counter drop\n");
     }

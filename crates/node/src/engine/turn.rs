@@ -12,8 +12,7 @@ use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use std::io::IoSlice;
 
-/// Quiet sockets are looked at every so many turns, or after so long (each empty look is a system call).
-const QUIET_TURNS: u64 = 16;
+/// Quiet sockets are looked at so often: each empty look is a system call.
 const QUIET_SPAN: Duration = Duration::us(20);
 /// Beacons may wait.
 const BEACON_TURNS: u64 = 256;
@@ -90,9 +89,7 @@ impl Engine {
             let everywhere = match budget.look {
                 Look::Everywhere => true,
                 Look::Inside => due,
-                Look::Busy => {
-                    due || self.turns.is_multiple_of(QUIET_TURNS) || now.since(entry.looked_at) >= QUIET_SPAN
-                }
+                Look::Busy => due || now.since(entry.looked_at) >= QUIET_SPAN,
             };
             let near = index == self.hot && budget.look == Look::Busy && !budget.sending;
             if !(near || everywhere || entry.loopback) {

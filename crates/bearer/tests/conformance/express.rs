@@ -1,0 +1,153 @@
+//! Express frames between two hosts: used where they can be, and never at the price of order or of a link's truth.
+
+use polyrail_bearer::{Bearer, UdpBearer, UdpConfig};
+
+use crate::media::Veth;
+use crate::tools::{Train, numbered, receive, receive_now, send_ok};
+
+/// Packets that are more than enough for frames to begin.
+const ENOUGH: usize = 200;
+
+/// Two bearers at the ends of a cable, `None` where there are no packet sockets.
+fn pair(claim: &str) -> Option<(Veth, UdpBearer, UdpBearer)> {
+    let veth = Veth::new(claim, ["10.0.0.1", "10.0.0.2"], true)?;
+    let (a, b) = (open(&veth, 0, 0), open(&veth, 1, 0));
+    if a.express_frames().is_none() {
+        eprintln!("SKIPPED {claim}: no packet sockets");
+        return None;
+    }
+    Some((veth, a, b))
+}
+
+fn open(veth: &Veth, side: usize, port: u16) -> UdpBearer {
+    let (device, ip) = [("va", "10.0.0.1"), ("vb", "10.0.0.2")][side];
+    let config = UdpConfig { port, beacon_port: 0, ..UdpConfig::new(device, ip.parse().unwrap()) };
+    veth.host(side).run(|| UdpBearer::open(config).unwrap())
+}
+
+/// `rounds` packets there and back, of which none is lost.
+fn exchange(a: &mut UdpBearer, b: &mut UdpBearer, rounds: usize) {
+    for round in 0..rounds {
+        let bytes = numbered(1 + round % 1_472, round as u64);
+        for _ in 0..2 {
+            send_ok(a, b.local().address, &Train::new(&bytes, 1_472));
+            assert_eq!(receive(b, 1), [&bytes[..]]);
+            std::mem::swap(a, b);
+        }
+    }
+}
+
+fn frames(bearer: &UdpBearer) -> (u64, u64) {
+    bearer.express_frames().unwrap()
+}
+
+#[test]
+fn single_packets_between_neighbours_become_frames() {
+    let Some((_veth, mut a, mut b)) = pair("single_packets_between_neighbours_become_frames") else { return };
+    exchange(&mut a, &mut b, ENOUGH + 1_000);
+    let (sent, received) = frames(&a);
+    assert_eq!(frames(&b), (received, sent), "none is lost");
+    // Some stay datagrams, so that it is known that these arrive.
+    for count in [sent, received] {
+        assert!((900..1_170).contains(&count), "{count} of 1200");
+    }
+}
+
+#[test]
+fn no_packet_overtakes_a_train() {
+    let Some((_veth, mut a, mut b)) = pair("no_packet_overtakes_a_train") else { return };
+    exchange(&mut a, &mut b, ENOUGH);
+    let to = b.local().address;
+    let before = frames(&b).1;
+    for round in 0..20u8 {
+        // A few packets one by one, then trains, in changing numbers; nothing is read meanwhile.
+        let (mut sent, mut in_trains) = (Vec::new(), Vec::new());
+        for step in 0..12u8 {
+            let packets = [1, 1, 3, 1, 7][usize::from(step + round) % 5];
+            let mut bytes = vec![0; 100 * packets];
+            bytes.chunks_mut(100).for_each(|packet| {
+                packet[0] = sent.len() as u8;
+                sent.push(packet[0]);
+                in_trains.extend((packets > 1).then_some(packet[0]));
+            });
+            send_ok(&mut a, to, &Train::new(&bytes, 100));
+        }
+        let got: Vec<u8> = receive(&mut b, sent.len()).iter().map(|packet| packet[0]).collect();
+        for (place, number) in got.iter().enumerate() {
+            let overtaken = in_trains.iter().find(|other| *other < number && !got[..place].contains(other));
+            assert_eq!(overtaken, None, "by {number}: {got:?}");
+        }
+        assert_eq!(sent.len(), got.len());
+        send_ok(&mut b, a.local().address, &Train::new(b"heard", 5));
+        receive(&mut a, 1);
+    }
+    assert!(frames(&b).1 > before + 50, "frames were among them");
+}
+
+#[test]
+fn where_frames_vanish_datagrams_take_over() {
+    let Some((veth, mut a, mut b)) = pair("where_frames_vanish_datagrams_take_over") else { return };
+    exchange(&mut a, &mut b, ENOUGH);
+    drop_at(&veth, 1, "ether type 0x88b5");
+    let to = b.local().address;
+    let mut got = Vec::new();
+    for number in 0..200u8 {
+        send_ok(&mut a, to, &Train::new(&[number], 1));
+        got.extend(receive_now(&mut b).concat());
+    }
+    assert!(got.windows(2).all(|pair| pair[0] < pair[1]), "{got:?}");
+    // The hole is noticed after 64 packets at the latest; from then on all arrive, whatever is asked meanwhile.
+    assert!(got.ends_with(&Vec::from_iter(70..200)), "{got:?}");
+    veth.host(1).command("nft", "delete table netdev holes");
+    let before = frames(&a).0;
+    exchange(&mut a, &mut b, 6_000);
+    assert!(frames(&a).0 > before, "they are taken up again");
+}
+
+#[test]
+fn where_datagrams_vanish_frames_end_too() {
+    let Some((veth, mut a, mut b)) = pair("where_datagrams_vanish_frames_end_too") else { return };
+    exchange(&mut a, &mut b, ENOUGH);
+    drop_at(&veth, 1, "ip protocol udp");
+    let (here, there) = (a.local().address, b.local().address);
+    let mut last = 0;
+    for number in 1..2_000u32 {
+        send_ok(&mut a, there, &Train::new(&number.to_be_bytes(), 4));
+        if !receive_now(&mut b).is_empty() {
+            last = number;
+            send_ok(&mut b, here, &Train::new(b"heard", 5));
+        }
+        receive_now(&mut a);
+    }
+    // Half of a link is none: who is above must see that it is cut.
+    assert!((32..600).contains(&last), "the last that came was {last}");
+}
+
+#[test]
+fn a_neighbour_that_begins_anew_is_found_again() {
+    let Some((veth, mut a, b)) = pair("a_neighbour_that_begins_anew_is_found_again") else { return };
+    let polyrail_bearer::Address::Ip(there) = b.local().address else { return };
+    let mut b = b;
+    exchange(&mut a, &mut b, ENOUGH);
+    drop(b);
+    let mut b = open(&veth, 1, there.port());
+    // What goes as frames before the new one is known is lost, as on a wire.
+    for number in 0..200u8 {
+        send_ok(&mut a, b.local().address, &Train::new(&[number], 1));
+        receive_now(&mut b);
+    }
+    exchange(&mut a, &mut b, ENOUGH);
+    assert!(frames(&b).0 > 50 && frames(&b).1 > 50, "{:?}", frames(&b));
+}
+
+/// Drops what matches on arrival at a host.
+fn drop_at(veth: &Veth, side: usize, packets: &str) {
+    let device = ["va", "vb"][side];
+    let host = veth.host(side);
+    host.command("nft", "add table netdev holes");
+    host.command(
+        "nft",
+        &format!("add chain netdev holes in {{ type filter hook ingress device {device} priority 0 ; }}"),
+    );
+    host.command("nft", &format!("add rule netdev holes in {packets} drop"));
+}
