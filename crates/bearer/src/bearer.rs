@@ -141,6 +141,11 @@ pub trait Bearer: Send {
     fn fds_version(&self) -> u32 {
         0
     }
+
+    /// Packets that were sent and received as express frames (docs/protocol.md §2.5); `None` where there are none.
+    fn express_frames(&self) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 impl<B: Bearer + ?Sized> Bearer for Box<B> {
@@ -185,5 +190,8 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn fds_version(&self) -> u32 {
         (**self).fds_version()
+    }
+    fn express_frames(&self) -> Option<(u64, u64)> {
+        (**self).express_frames()
     }
 }

@@ -288,6 +288,10 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
     fn fds_version(&self) -> u32 {
         self.inner.fds_version()
     }
+
+    fn express_frames(&self) -> Option<(u64, u64)> {
+        self.inner.express_frames()
+    }
 }
 
 /// SplitMix64: small, and good enough for choosing victims.

@@ -197,6 +197,10 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
     fn fds_version(&self) -> u32 {
         self.inner.fds_version()
     }
+
+    fn express_frames(&self) -> Option<(u64, u64)> {
+        self.inner.express_frames()
+    }
 }
 
 #[cfg(test)]

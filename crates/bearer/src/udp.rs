@@ -86,12 +86,6 @@ impl UdpBearer {
         self.facts.device_bound
     }
 
-    /// Packets that were sent and received as express frames (docs/protocol.md §2.5); `None` where the system does not
-    /// allow them or the interface has none.
-    pub fn express_frames(&self) -> Option<(u64, u64)> {
-        self.express.as_ref().map(|express| express.carried)
-    }
-
     /// Advice for the operator when the system's limits keep the socket buffers too small for full speed: what
     /// was granted and the command that helps.
     pub fn buffer_warning(&self) -> Option<String> {
@@ -305,6 +299,10 @@ impl Bearer for UdpBearer {
 
     fn fds_version(&self) -> u32 {
         self.sockets.version
+    }
+
+    fn express_frames(&self) -> Option<(u64, u64)> {
+        self.express.as_ref().map(|express| express.carried)
     }
 }
 

@@ -85,6 +85,7 @@ impl Noun {
                 "state",
                 "mtu_bytes",
                 "gso",
+                "express_frames",
                 "send_buffer_bytes",
                 "receive_buffer_bytes",
             ],

@@ -140,6 +140,8 @@ pub struct Config {
     pub peers: Vec<String>,
     /// Whether beacons are sent and heard.
     pub discovery: bool,
+    /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
+    pub express_frames: bool,
     /// Most bytes to ask of the kernel for a socket's buffer; `None`: as many as it gives.
     pub socket_buffer_max: Option<usize>,
     /// How threads wait.
@@ -178,6 +180,7 @@ impl Default for Config {
             beacon_port: BEACON_PORT,
             peers: Vec::new(),
             discovery: true,
+            express_frames: true,
             socket_buffer_max: None,
             wait: Wait::default(),
             adaptive_spin: Duration::from_micros(50),
@@ -270,6 +273,12 @@ impl Config {
     /// Whether beacons are sent and heard.
     pub fn discovery(mut self, on: bool) -> Self {
         self.discovery = on;
+        self
+    }
+
+    /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
+    pub fn express_frames(mut self, on: bool) -> Self {
+        self.express_frames = on;
         self
     }
 

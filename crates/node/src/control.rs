@@ -104,6 +104,9 @@ fn bearer_row(b: &crate::engine::BearerStatus) -> Value {
     json!({
         "bearer": b.name, "interface": interface, "medium": medium, "address": b.address,
         "state": if b.carrier { "up" } else { "no-carrier" }, "mtu_bytes": b.mtu, "gso": b.gso,
+        "express_frames": b.express_frames.is_some(),
+        "express_frames_sent": b.express_frames.map(|(sent, _)| sent),
+        "express_frames_received": b.express_frames.map(|(_, received)| received),
         "send_buffer_bytes": b.buffers.0, "receive_buffer_bytes": b.buffers.1,
         "queue_target_bytes": b.queue_target_bytes,
     })

@@ -308,6 +308,7 @@ fn open_bearer(
     let bearer = UdpBearer::open(UdpConfig {
         port: config.port,
         beacon_port: if config.discovery { config.beacon_port } else { 0 },
+        express: config.express_frames,
         socket_buffer_bytes_max: config.socket_buffer_max.map(|b| b.min(u32::MAX as usize) as u32),
         ..UdpConfig::new(interface.name.clone(), address)
     })?;

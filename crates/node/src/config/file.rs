@@ -38,6 +38,7 @@ struct File {
     beacon_port: Option<u16>,
     peers: Option<Vec<String>>,
     discovery: Option<bool>,
+    express_frames: Option<bool>,
     socket_buffer_max: Option<usize>,
     wait: Option<Wait>,
     adaptive_spin_us: Option<u64>,
@@ -93,6 +94,7 @@ impl File {
         set(&mut c.beacon_port, self.beacon_port);
         set(&mut c.peers, self.peers);
         set(&mut c.discovery, self.discovery);
+        set(&mut c.express_frames, self.express_frames);
         set(&mut c.wait, self.wait);
         set(&mut c.adaptive_spin, self.adaptive_spin_us.map(Duration::from_micros));
         set(&mut c.profile, self.profile);

@@ -40,6 +40,7 @@ fn every_key_reaches_its_setting() {
         beacon_port = 1001
         peers = ["b", "c:9"]
         discovery = false
+        express_frames = false
         wait = "spin"
         adaptive_spin_us = 7
         profile = "throughput"
@@ -59,6 +60,7 @@ fn every_key_reaches_its_setting() {
         .beacon_port(1001)
         .peers(["b", "c:9"])
         .discovery(false)
+        .express_frames(false)
         .wait(Wait::Spin)
         .adaptive_spin(Duration::from_micros(7))
         .profile(Profile::Throughput)

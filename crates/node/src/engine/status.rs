@@ -44,6 +44,8 @@ pub struct BearerStatus {
     pub carrier: bool,
     /// Whether trains leave by one call.
     pub gso: bool,
+    /// Packets sent and received as express frames; none where the system does not allow them.
+    pub express_frames: Option<(u64, u64)>,
     /// Socket buffers as granted: send, receive, bytes.
     pub buffers: (u32, u32),
     /// Bytes that the kernel's queue should hold.
@@ -151,6 +153,7 @@ impl Engine {
                     mtu: facts.mtu_bytes,
                     carrier,
                     gso: facts.segments_max > 1,
+                    express_frames: b.bearer.express_frames(),
                     buffers: (facts.send_buffer_bytes, facts.receive_buffer_bytes),
                     queue_target_bytes: b.send_buffer,
                 }
