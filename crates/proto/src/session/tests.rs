@@ -6,11 +6,12 @@ use crate::train::{Piece, Train};
 use crate::wire::PacketType;
 use LinkStatus::{Active, Drain, Standby};
 
-struct NoMemory;
+/// What every request for memory gets.
+struct Memory(Option<BufferId>);
 
-impl Store for NoMemory {
+impl Store for Memory {
     fn reserve(&mut self, _: PortId, _: u64, _: bool) -> Option<BufferId> {
-        None
+        self.0
     }
     fn place(&mut self, _: BufferId, _: u64, _: &[u8]) {}
     fn discard(&mut self, _: BufferId) {}
@@ -70,7 +71,7 @@ fn with_cx<R>(config: &Config, call: impl FnOnce(&mut Cx<'_>) -> R) -> R {
     call(&mut Cx {
         now: NOW,
         config,
-        store: &mut NoMemory,
+        store: &mut Memory(None),
         events: &mut events,
         drops: &mut drops,
         faults: &mut faults,
@@ -186,6 +187,27 @@ fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
     }
 }
 
+/// A message wants to come and finds no memory; its port has given no credit but the first.
+fn await_memory_and_credit(session: &mut Session) {
+    let class = FLOW.class as u8;
+    let message = wire::Message { class, from: FLOW.from, to: FLOW.to, seq: 0, service: None, tag: None };
+    let rts = wire::Rts { message, token: 1, total: 1 << 20 };
+    let transfer = session.receiving.transfers.insert(ReceiveTransfer::new(0, 0, &rts));
+    session.receiving.waiting.extend(transfer);
+    let credit = session.receiving.credits.insert(initial_given(FLOW.to)).unwrap();
+    session.receiving.credit_of.insert(FLOW.to, credit);
+}
+
+/// So many bytes have come that they will be acknowledged later if their stream goes on, and now if it falters.
+fn await_acknowledgement(received: &mut crate::link::recv::Received) {
+    received.on_batch_end(NOW - Duration::ms(10), 240_000_000, 1);
+    for number in 0..100 {
+        let eliciting = number >= 50;
+        received.record(NOW, number, 1_000, 0, eliciting, false, false);
+    }
+    assert!(received.ack_bytes() > 50_000 && !received.ack_due(NOW));
+}
+
 #[test]
 fn whatever_may_give_it_work_ends_the_quiet_of_a_session() {
     let config = Config::new(NodeId(1), Incarnation(1));
@@ -196,7 +218,7 @@ fn whatever_may_give_it_work_ends_the_quiet_of_a_session() {
     header.emit(&mut packet);
     let there = MediaAddress::from_bytes(&[0]).unwrap();
     type Cause<'a> = (&'a str, &'a dyn Fn(&mut Session, &mut Cx<'_>));
-    let causes: [Cause<'_>; 8] = [
+    let causes: [Cause<'_>; 12] = [
         ("a message", &|s, _| send(s, 8)),
         ("a notice", &|s, _| s.notify(Notice::PortClosed(PortId(3)))),
         ("a question", &|s, _| s.ask()),
@@ -205,14 +227,48 @@ fn whatever_may_give_it_work_ends_the_quiet_of_a_session() {
         ("a carrier", &|s, cx| s.handle_carrier(cx, BearerId(0), false)),
         ("a hint", &|s, _| s.handle_mtu_hint(NOW, BearerId(0), &there, 1_400)),
         ("a train that did not leave", &|s, cx| s.handle_sent(cx, &Train::new(), Outcome::WouldBlock)),
+        ("memory that its receiver gave", &|s, _| assert!(s.accept(0, BufferId(1)))),
+        ("memory that was given back", &|s, cx| {
+            s.retry_waiting(&mut Memory(Some(BufferId(1))), FLOW.to, cx.config);
+        }),
+        ("credit", &|s, _| s.give_credit(FLOW.to, 1 << 20, 1_000)),
+        ("a slower stream", &|s, _| s.handle_batch_end(NOW, BearerId(0), 0, 1)),
     ];
     for (name, cause) in causes {
         let mut session = session(&config, &[(Active, 0)]);
+        await_memory_and_credit(&mut session);
+        await_acknowledgement(&mut session.links[0].received);
         assert_eq!(transmit(&mut session, &config), [0; 0]);
         assert!(session.is_quiet(NOW, BearerId(0)), "nothing is to be sent");
         with_cx(&config, |cx| cause(&mut session, cx));
         assert!(!session.is_quiet(NOW, BearerId(0)), "{name}");
     }
+}
+
+#[test]
+fn what_has_left_by_one_link_ends_the_quiet_of_the_others() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+    (0..100).for_each(|_| send(&mut session, 1_000));
+    let mut train = Train::new();
+    let mut poll = |session: &mut Session, bearer| {
+        with_cx(&config, |cx| session.poll_transmit(cx, BearerId(bearer), &mut train))
+    };
+    assert!(!poll(&mut session, 1) && session.is_quiet(NOW, BearerId(1)), "they choose the other one");
+    while poll(&mut session, 0) {}
+    assert!(!session.schedule.is_empty(), "it is not for it to take all of them");
+    assert!(!session.is_quiet(NOW, BearerId(1)) && poll(&mut session, 1));
+}
+
+#[test]
+fn what_leaves_late_is_looked_after_in_time() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    send(&mut session, 8);
+    // The bearer had no room until now, when a deadline is known already.
+    assert!(session.deadline(NOW, &config) > NOW + Duration::ms(100));
+    assert_eq!(transmit(&mut session, &config), [0]);
+    assert_eq!(session.deadline(NOW, &config), session.links[0].pto_at());
 }
 
 #[test]
