@@ -184,3 +184,69 @@ fn the_connected_socket_that_is_used_least_gives_way() {
     }
     assert_eq!(a.fds_version(), version);
 }
+
+/// Sockets on loopback, which send nothing: what counts is who they would send to.
+fn idle_sockets() -> Sockets {
+    let setup = sockets::Setup { v6: false, device: None, gro: false, receive_buffer_bytes: 100_000 };
+    let common = setup.socket().unwrap();
+    common.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let local = common.local_address().unwrap();
+    Sockets::new(setup, common, local)
+}
+
+/// Lets so many trains go to a peer; whether it has a socket of its own then.
+fn trains(sockets: &mut Sockets, peer: u16, count: u32) -> bool {
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, peer));
+    (0..count).for_each(|_| _ = sockets.toward(to));
+    sockets.reaching(to) != 0
+}
+
+#[test]
+fn a_place_is_given_up_by_whoever_used_it_least_if_that_was_little() {
+    let mut sockets = idle_sockets();
+    for peer in 1..=4 {
+        assert!(!trains(&mut sockets, peer, 255) && trains(&mut sockets, peer, 1));
+    }
+    for (peer, count) in [(1, 300), (2, 100), (3, 300), (4, 200)] {
+        trains(&mut sockets, peer, count);
+    }
+    (sockets.hot, sockets.full, sockets.version) = (4, 4, 10);
+    assert!(!trains(&mut sockets, 5, 255) && trains(&mut sockets, 5, 1));
+    let own = |sockets: &mut Sockets| (1..=5).map(|peer| trains(sockets, peer, 0)).collect::<Vec<_>>();
+    assert_eq!(own(&mut sockets), [true, false, true, true, true]);
+    assert_eq!((sockets.count(), sockets.hot, sockets.full, sockets.version), (5, 0, 0, 12));
+
+    // All of them are in use: the next has to wait, and counts begin anew, its own and those of others too.
+    assert!(!trains(&mut sockets, 7, 200));
+    for peer in [1, 3, 4, 5] {
+        trains(&mut sockets, peer, 256);
+    }
+    assert!(!trains(&mut sockets, 6, 256));
+    assert!(!trains(&mut sockets, 7, 200));
+    assert!(!trains(&mut sockets, 6, 255) && trains(&mut sockets, 6, 1), "nobody else has sent meanwhile");
+    assert_eq!(sockets.version, 14);
+}
+
+#[test]
+fn one_of_many_peers_gets_ahead_on_the_count_of_the_least() {
+    let mut sockets = idle_sockets();
+    for peer in 1..=16 {
+        trains(&mut sockets, peer, if peer == 9 { 10 } else { 20 });
+    }
+    // It goes on from those ten.
+    assert!(!trains(&mut sockets, 17, 245));
+    assert!(trains(&mut sockets, 17, 1));
+}
+
+#[test]
+fn connected_sockets_share_the_send_buffer() {
+    let mut sockets = idle_sockets();
+    for (connected, share) in [(0, 600_000), (1, 600_000), (2, 300_000), (3, 200_000)] {
+        if connected > 0 {
+            assert!(trains(&mut sockets, connected, 256));
+        }
+        assert_eq!(sockets.set_send_buffer(600_000).unwrap(), share);
+    }
+    assert_eq!(sockets.set_send_buffer(120_000).unwrap(), 65_536, "a train finds room in each");
+    assert_eq!(sockets.set_send_buffer(50_000).unwrap(), 50_000);
+}
