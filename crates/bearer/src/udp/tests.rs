@@ -250,3 +250,33 @@ fn connected_sockets_share_the_send_buffer() {
     assert_eq!(sockets.set_send_buffer(120_000).unwrap(), 65_536, "a train finds room in each");
     assert_eq!(sockets.set_send_buffer(50_000).unwrap(), 50_000);
 }
+
+#[test]
+fn a_connection_that_fails_leaves_the_address_to_its_owner() {
+    let mut sockets = idle_sockets();
+    let local = sockets.common().local_address().unwrap();
+    // Nobody out there is reached from the loopback interface.
+    let outside = "203.0.113.1:9".parse().unwrap();
+    (0..256).for_each(|_| assert_eq!(sockets.toward(outside), 0));
+    assert_eq!((sockets.count(), sockets.version), (1, 0));
+    let thief = UdpSocket::new(false).unwrap();
+    thief.set_reuse_address(true).unwrap();
+    assert_eq!(thief.bind(local).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+}
+
+#[test]
+fn a_socket_of_its_own_holds_as_much_of_a_burst_as_the_common_one() {
+    let (mut a, mut b) = (UdpBearer::open(config()).unwrap(), UdpBearer::open(config()).unwrap());
+    let (to_a, to_b) = (a.local().address, b.local().address);
+    for number in 0..300 {
+        send_number(&mut a, to_b, number);
+        assert_eq!(next_number(&mut b).0, number);
+    }
+    assert_eq!(a.sockets.count(), 2);
+    if a.capabilities().receive_buffer_bytes < 2 << 20 {
+        // The system grants no more than a socket has anyway.
+        return;
+    }
+    (0..1_000).for_each(|number| send_number(&mut b, to_a, number));
+    (0..1_000).for_each(|number| assert_eq!(next_number(&mut a), (number, to_b)));
+}
