@@ -471,3 +471,6 @@ fn data_sockets(engine: &Engine) -> DataSockets {
 fn blocked_bits(engine: &Engine) -> u64 {
     engine.blocked().fold(0, |bits, (index, blocked)| bits | (blocked as u64) << index)
 }
+
+#[cfg(test)]
+mod tests;

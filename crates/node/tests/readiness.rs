@@ -27,6 +27,20 @@ impl Loop {
         Loop(epoll)
     }
 
+    /// Whether there is something now.
+    fn is_awake(&self) -> bool {
+        self.0.wait(&mut Events::new(4), Some(0)).unwrap() > 0
+    }
+
+    /// Lets a thread work until it could sleep.
+    fn settle(&self, mut work: impl FnMut()) {
+        let until = monotonic_ns() + PATIENCE_NS;
+        while self.is_awake() {
+            assert!(monotonic_ns() < until, "it is never left in peace");
+            work();
+        }
+    }
+
     fn wait(&self) {
         let until = monotonic_ns() + PATIENCE_NS;
         // A stopped and continued process, for one, ends the wait early.
@@ -119,6 +133,77 @@ fn a_node_that_is_waited_for_tells_its_news() {
     news(|event| matches!(event, polyrail::NodeEvent::PeerUp { .. }));
     drop(b);
     news(|event| matches!(event, polyrail::NodeEvent::PeerDown { .. }));
+}
+
+#[test]
+fn a_node_that_only_its_program_drives_goes_on_by_itself() {
+    // Somebody who never answers, so that only time can tell the node to ask again.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let node = node(Progress::Manual, &[silent.local_addr().unwrap().to_string()]);
+    let events = Loop::new(&[node.fd().unwrap()]);
+    let mut asked = 0;
+    while asked < 4 {
+        events.wait();
+        node.progress();
+        while silent.recv(&mut [0; 2_048]).is_ok() {
+            asked += 1;
+        }
+    }
+}
+
+/// A node that only this thread drives, with a descriptor that knows of nothing to do.
+fn settled_node() -> (Node, Port, Loop) {
+    let node = node(Progress::Manual, &[]);
+    let port = node.port().unwrap();
+    let events = Loop::new(&[port.fd().unwrap()]);
+    // The first message to itself opens its way.
+    port.send(port.address(), b"first").unwrap();
+    assert_eq!(next(&port, &events), b"first");
+    events.settle(|| assert!(port.try_recv().unwrap().is_none()));
+    (node, port, events)
+}
+
+#[test]
+fn a_port_is_told_what_another_has_fetched_for_it() {
+    let (node, port, events) = settled_node();
+    let other = node.port().unwrap();
+    for text in [b"one", b"two"] {
+        other.send(port.address(), text).unwrap();
+        other.flush(None).unwrap();
+        assert_eq!(next(&port, &events), text);
+        events.settle(|| assert!(port.try_recv().unwrap().is_none()));
+    }
+    // What is there already is told to whoever asks for a descriptor later.
+    port.send(other.address(), b"three").unwrap();
+    port.flush(None).unwrap();
+    events.settle(|| assert!(port.try_recv().unwrap().is_none()));
+    let later = Loop::new(&[other.fd().unwrap()]);
+    assert!(later.is_awake());
+    assert_eq!(next(&other, &later), b"three");
+}
+
+#[test]
+fn a_node_tells_the_news_that_others_have_caused() {
+    let (node, port, _) = settled_node();
+    let bind = |instance| port.bind(ServiceAddress::new(1000, instance), Scope::Node).unwrap();
+    let names = |events: &Loop| {
+        events.wait();
+        node.progress();
+        assert!(node.events().contains(&polyrail::NodeEvent::Names));
+        events.settle(|| {
+            node.progress();
+            node.events();
+        });
+    };
+    // Those that came before somebody asked, and those that come later.
+    bind(1);
+    node.progress();
+    let events = Loop::new(&[node.fd().unwrap()]);
+    assert!(events.is_awake());
+    names(&events);
+    bind(2);
+    names(&events);
 }
 
 #[test]

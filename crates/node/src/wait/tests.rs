@@ -1,0 +1,386 @@
+//! Nothing that is to be done waits for something else to happen. Others come at the worst moments, without any
+//! thread: while a bearer is being read the engine is taken, and the last question before a sleep is asked in the seat.
+
+use super::*;
+use crate::engine::{Client, client::Exchange};
+use polyrail_bearer::{
+    Address, Bearer, Capabilities, MemoryBearer, MemoryHub, Network, Notice, RxBatch, SendOutcome, Transmit,
+};
+use polyrail_proto::Config;
+use polyrail_proto::address::{Scope, ServiceRange};
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::node::Destination;
+use polyrail_shm::Sizes;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Weak, mpsc};
+
+/// No wait takes so long, unless something was forgotten.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// What a test does to the bearer below.
+#[derive(Default)]
+struct Hand {
+    /// It has no room.
+    full: AtomicBool,
+    /// Its further sockets.
+    sockets: Mutex<Vec<EventFd>>,
+    /// So many times somebody wants the engine while it reads.
+    callers: AtomicU32,
+    drive: OnceLock<Weak<Drive>>,
+}
+
+/// The way of a node to itself, with troubles.
+struct Troubled(MemoryBearer, Arc<Hand>);
+
+impl Bearer for Troubled {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn device(&self) -> Option<&str> {
+        None
+    }
+    fn local(&self) -> Network {
+        self.0.local()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+    fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
+        if self.1.full.load(Ordering::Relaxed) { SendOutcome::WouldBlock } else { self.0.send(transmit) }
+    }
+    fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
+        self.0.broadcast(bytes)
+    }
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
+        let callers = &self.1.callers;
+        if callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let drive = self.1.drive.get().and_then(Weak::upgrade).unwrap();
+            assert!(drive.inline().is_none(), "the engine is taken");
+        }
+        self.0.recv(batch, thorough)
+    }
+    fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        self.0.recv_beacons(batch)
+    }
+    fn notices(&mut self, out: &mut Vec<Notice>) {
+        self.0.notices(out);
+    }
+    fn writable(&mut self) -> bool {
+        !self.1.full.load(Ordering::Relaxed)
+    }
+    fn backlog_bytes(&mut self) -> u32 {
+        0
+    }
+    fn set_send_buffer(&mut self, _: u32) {}
+    fn fds(&self) -> Descriptors {
+        let mut fds = self.0.fds();
+        fds.data.extend(self.1.sockets.lock().unwrap().iter().map(AsRawFd::as_raw_fd));
+        fds
+    }
+    fn fds_version(&self) -> u32 {
+        self.1.sockets.lock().unwrap().len() as u32
+    }
+}
+
+/// A node with one port, and nothing to do.
+struct World {
+    drive: Arc<Drive>,
+    hand: Arc<Hand>,
+    client: Client,
+    /// Another seat at the medium of the node's only bearer.
+    stranger: MemoryBearer,
+}
+
+impl World {
+    fn new() -> World {
+        let mut config = Config::new(NodeId(1), Incarnation(1));
+        config.discovery = false;
+        let mut engine = Engine::new(now_ns(), config);
+        let (hub, hand) = (MemoryHub::new(), Arc::new(Hand::default()));
+        engine.add_bearer(now_ns(), Box::new(hub.bearer(0)));
+        engine.add_loopback(now_ns(), Box::new(Troubled(MemoryHub::new().bearer(0), hand.clone())));
+        let sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 20, rx_bytes: 1 << 20 };
+        let client = engine.open_client(sizes, Exchange::default()).unwrap();
+        let drive = Arc::new(Drive::new(engine).unwrap());
+        hand.drive.set(Arc::downgrade(&drive)).unwrap();
+        let mut world = World { drive, hand, client, stranger: hub.bearer(1) };
+        // A first message to itself opens its way.
+        world.send();
+        let until = now_ns() + PATIENCE_NS;
+        while world.drive.inline().is_none_or(|work| work.done > 0 || work.next_deadline_ns.is_some()) {
+            assert!(now_ns() < until, "there is always something to do");
+        }
+        while world.client.poll().is_some() {}
+        world
+    }
+
+    /// Hands in a message to the port itself.
+    fn send(&mut self) {
+        let to = Destination::Port(self.client.address());
+        self.client.send(to, Class::Normal, None, b"note").unwrap();
+    }
+
+    /// Something that will be tried again and again.
+    fn connect(&self) {
+        self.drive.engine().connect(now_ns(), Address::Memory(7));
+    }
+
+    /// Something comes in from outside.
+    fn arrive(&mut self) {
+        let transmit = Transmit {
+            to: Address::Memory(0),
+            segment_bytes: 5,
+            bytes: 5,
+            slices: &[std::io::IoSlice::new(b"hello")],
+        };
+        assert!(matches!(self.stranger.send(&transmit), SendOutcome::Sent));
+    }
+
+    fn turns(&self) -> u64 {
+        self.drive.turns.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps in the seat until something happens; `cause` is what others do in the last moment before.
+    #[track_caller]
+    fn sleep(&mut self, name: &str, mut cause: impl FnMut(&mut World)) {
+        let (drive, until) = (self.drive.clone(), now_ns() + PATIENCE_NS);
+        self.client.pair.client_bell.prepare();
+        let slept = drive.poll(Sleeper::Port, Some(until), &mut || {
+            cause(self);
+            false
+        });
+        self.client.pair.client_bell.cancel();
+        assert_eq!(slept, Slept::Over);
+        assert!(now_ns() < until, "{name}: slept all the same");
+    }
+
+    /// Whether a sleep in the seat lasts until its time is over. (A stopped and continued process ends one early.)
+    fn sleeps_on(&self) -> bool {
+        (0..100).any(|_| {
+            let until = now_ns() + 1_000_000;
+            self.drive.poll(Sleeper::Other, Some(until), &mut || false) == Slept::Over && now_ns() >= until
+        })
+    }
+
+    /// A program's own way of sleeping on the engine's descriptor.
+    fn program(&self) -> Program {
+        let epoll = Epoll::new().unwrap();
+        epoll.add(self.drive.fd().unwrap(), 0, Interest::READ).unwrap();
+        Program(epoll)
+    }
+}
+
+struct Program(Epoll);
+
+impl Program {
+    /// Whether it would not sleep.
+    fn is_awake(&self) -> bool {
+        self.0.wait(&mut Events::new(1), Some(0)).unwrap() > 0
+    }
+
+    #[track_caller]
+    fn sleep(&self, name: &str) {
+        let until = now_ns() + PATIENCE_NS;
+        while self.0.wait(&mut Events::new(1), Some(PATIENCE_NS)).unwrap() == 0 {
+            assert!(now_ns() < until, "{name}: slept all the same");
+        }
+    }
+}
+
+fn drive(world: &World) -> Work {
+    world.drive.inline().expect("nobody else drives")
+}
+
+#[test]
+fn whatever_happens_ends_the_sleep_in_the_seat() {
+    type Cause<'a> = (&'a str, &'a dyn Fn(&mut World), &'a dyn Fn(&mut World));
+    let nothing = |_: &mut World| {};
+    let causes: [Cause<'_>; 9] = [
+        ("a call", &nothing, &|world| world.drive.wake()),
+        ("something that came in", &nothing, &World::arrive),
+        ("a message for the port that sleeps", &nothing, &|world| {
+            world.send();
+            assert!(drive(world).rang);
+        }),
+        ("an earlier deadline", &nothing, &|world| {
+            world.connect();
+            drive(world);
+        }),
+        ("a new socket", &nothing, &|world| {
+            world.hand.sockets.lock().unwrap().push(EventFd::new().unwrap());
+            drive(world);
+        }),
+        (
+            "what came to a new socket",
+            &|world| world.hand.sockets.lock().unwrap().push(EventFd::new().unwrap()),
+            &|world| {
+                world.hand.sockets.lock().unwrap()[0].signal();
+            },
+        ),
+        ("a bearer that has no room", &nothing, &|world| {
+            world.hand.full.store(true, Ordering::Relaxed);
+            world.send();
+            assert!(drive(world).blocked);
+        }),
+        (
+            "a bearer that has room again",
+            &|world| {
+                world.hand.full.store(true, Ordering::Relaxed);
+                world.send();
+                assert!(drive(world).blocked);
+            },
+            &nothing,
+        ),
+        ("a note", &nothing, &|world| {
+            world.send();
+            let engine = world.drive.lock();
+            assert!(world.drive.inline().is_none());
+            drop(engine);
+        }),
+    ];
+    for (name, before, cause) in causes {
+        let mut world = World::new();
+        before(&mut world);
+        world.sleep(name, |world| cause(world));
+        assert_eq!(world.client.backlog(), 0, "{name}: nobody looked after it");
+    }
+}
+
+#[test]
+fn what_was_done_in_the_last_moment_needs_no_sleep() {
+    let world = World::new();
+    let until = now_ns() + PATIENCE_NS;
+    assert_eq!(world.drive.poll(Sleeper::Port, Some(until), &mut || true), Slept::Done);
+    assert!(now_ns() < until);
+}
+
+#[test]
+fn what_ended_one_sleep_does_not_end_the_next() {
+    let mut world = World::new();
+    world.sleep("a call", |world| world.drive.wake());
+    assert!(world.sleeps_on());
+    // Far enough away to be slept for.
+    world.drive.timer.set(now_ns() + 1_000_000).unwrap();
+    world.sleep("a timer", |_| {});
+    assert!(world.sleeps_on());
+}
+
+#[test]
+fn who_finds_the_engine_taken_is_looked_after_by_whoever_has_it() {
+    let mut world = World::new();
+    let engine = world.drive.engine();
+    world.client.bind(ServiceRange::new(1000, 1, 1), Scope::Node).unwrap();
+    assert!(world.drive.inline().is_none());
+    assert_eq!(world.client.backlog(), 1);
+    drop(engine);
+    assert_eq!(world.client.backlog(), 0);
+
+    let turns = world.turns();
+    world.hand.callers.store(3, Ordering::Relaxed);
+    drive(&world);
+    assert_eq!(world.turns() - turns, 4, "one of its own, and one for each of them");
+    drive(&world);
+    assert_eq!(world.turns() - turns, 5);
+}
+
+#[test]
+fn who_comes_too_often_wakes_the_one_that_sleeps() {
+    let world = World::new();
+    let program = world.program();
+    drive(&world);
+    assert!(!program.is_awake());
+    let turns = world.turns();
+    world.hand.callers.store(u32::MAX, Ordering::Relaxed);
+    drive(&world);
+    assert_eq!(world.turns() - turns, 1 + u64::from(CATCH_UPS_MAX));
+    assert!(program.is_awake());
+}
+
+#[test]
+fn a_program_that_sleeps_on_the_descriptor_is_woken_by_whatever_happens() {
+    let mut world = World::new();
+    let program = world.program();
+    program.sleep("what happened before");
+    let rests = |world: &World| {
+        drive(world);
+        assert!(!program.is_awake(), "there is nothing to do");
+    };
+    rests(&world);
+    world.arrive();
+    program.sleep("something that came in");
+    rests(&world);
+    world.drive.wake();
+    program.sleep("a call");
+    rests(&world);
+    world.hand.sockets.lock().unwrap().push(EventFd::new().unwrap());
+    rests(&world);
+    world.hand.sockets.lock().unwrap()[0].signal();
+    program.sleep("what came to a new socket");
+    world.hand.sockets.lock().unwrap()[0].clear();
+    rests(&world);
+    world.hand.full.store(true, Ordering::Relaxed);
+    world.send();
+    assert!(drive(&world).blocked);
+    program.sleep("a bearer that has no room");
+    world.hand.full.store(false, Ordering::Relaxed);
+    drive(&world);
+    assert!(!drive(&world).blocked);
+    rests(&world);
+    world.connect();
+    drive(&world);
+    program.sleep("a deadline");
+}
+
+#[test]
+fn a_program_is_woken_at_the_deadline_that_another_thread_has_left() {
+    for asleep in [false, true] {
+        let world = World::new();
+        let program = world.program();
+        drive(&world);
+        if !asleep {
+            world.connect();
+        }
+        let until = Some(now_ns() + PATIENCE_NS);
+        world.drive.poll(Sleeper::Port, until, &mut || {
+            if asleep {
+                world.connect();
+                world.drive.wake();
+            }
+            !asleep
+        });
+        program.sleep("a deadline");
+    }
+}
+
+#[test]
+fn the_helper_ends_its_sleep_when_it_is_to_stop() {
+    let world = World::new();
+    let (tell, told) = mpsc::channel();
+    let own = world.drive.clone();
+    std::thread::spawn(move || {
+        own.help();
+        let _ = tell.send(());
+    });
+    let until = now_ns() + PATIENCE_NS;
+    while world.drive.polling.load(Ordering::Relaxed) == NOBODY {
+        assert!(now_ns() < until, "it never takes the seat");
+        std::thread::yield_now();
+    }
+    world.drive.stop();
+    told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("it sleeps on");
+}
+
+#[test]
+fn a_patient_helper_is_told_that_the_seat_is_free() {
+    let world = World::new();
+    let own = world.drive.clone();
+    let helper = std::thread::spawn(move || own.rest(true));
+    let is_patient = || *world.drive.patient.lock().unwrap();
+    while !is_patient() && !helper.is_finished() {
+        std::thread::yield_now();
+    }
+    world.drive.left_seat();
+    assert!(!is_patient());
+    helper.join().unwrap();
+}
