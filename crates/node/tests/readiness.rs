@@ -146,6 +146,7 @@ fn a_node_that_only_its_program_drives_goes_on_by_itself() {
     while asked < 4 {
         events.wait();
         node.progress();
+        node.events();
         while silent.recv(&mut [0; 2_048]).is_ok() {
             asked += 1;
         }
@@ -171,6 +172,7 @@ fn a_port_is_told_what_another_has_fetched_for_it() {
     for text in [b"one", b"two"] {
         other.send(port.address(), text).unwrap();
         other.flush(None).unwrap();
+        assert!(events.is_awake());
         assert_eq!(next(&port, &events), text);
         events.settle(|| assert!(port.try_recv().unwrap().is_none()));
     }

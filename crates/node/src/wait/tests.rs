@@ -107,18 +107,29 @@ impl World {
         let mut world = World { drive, hand, client, stranger: hub.bearer(1) };
         // A first message to itself opens its way.
         world.send();
+        world.settle();
+        while world.client.poll().is_some() {}
+        world.settle();
+        world
+    }
+
+    /// Drives until nothing is left to do, now or later.
+    fn settle(&self) {
         let until = now_ns() + PATIENCE_NS;
-        while world.drive.inline().is_none_or(|work| work.done > 0 || work.next_deadline_ns.is_some()) {
+        while self.drive.inline().is_none_or(|work| work.done > 0 || work.next_deadline_ns.is_some()) {
             assert!(now_ns() < until, "there is always something to do");
         }
-        while world.client.poll().is_some() {}
-        world
     }
 
     /// Hands in a message to the port itself.
     fn send(&mut self) {
         let to = Destination::Port(self.client.address());
         self.client.send(to, Class::Normal, None, b"note").unwrap();
+    }
+
+    /// Asks for a binding: the answer comes at once, and nothing is left to do.
+    fn bind(&mut self) {
+        self.client.bind(ServiceRange::new(1000, 1, 1), Scope::Node).unwrap();
     }
 
     /// Something that will be tried again and again.
@@ -199,8 +210,8 @@ fn whatever_happens_ends_the_sleep_in_the_seat() {
     let causes: [Cause<'_>; 9] = [
         ("a call", &nothing, &|world| world.drive.wake()),
         ("something that came in", &nothing, &World::arrive),
-        ("a message for the port that sleeps", &nothing, &|world| {
-            world.send();
+        ("an answer for the port that sleeps", &nothing, &|world| {
+            world.bind();
             assert!(drive(world).rang);
         }),
         ("an earlier deadline", &nothing, &|world| {
@@ -233,7 +244,7 @@ fn whatever_happens_ends_the_sleep_in_the_seat() {
             &nothing,
         ),
         ("a note", &nothing, &|world| {
-            world.send();
+            world.bind();
             let engine = world.drive.lock();
             assert!(world.drive.inline().is_none());
             drop(engine);
@@ -269,8 +280,9 @@ fn what_ended_one_sleep_does_not_end_the_next() {
 #[test]
 fn who_finds_the_engine_taken_is_looked_after_by_whoever_has_it() {
     let mut world = World::new();
-    let engine = world.drive.engine();
-    world.client.bind(ServiceRange::new(1000, 1, 1), Scope::Node).unwrap();
+    let own = world.drive.clone();
+    let engine = own.engine();
+    world.bind();
     assert!(world.drive.inline().is_none());
     assert_eq!(world.client.backlog(), 1);
     drop(engine);
