@@ -1,6 +1,7 @@
 //! Nothing that is to be done waits for something else to happen. Others come at the worst moments, without any
 //! thread: while a bearer is being read the engine is taken, and the last question before a sleep is asked in the seat.
 
+use super::driving::CATCH_UPS_MAX;
 use super::*;
 use crate::engine::{Client, client::Exchange};
 use polyrail_bearer::{

@@ -1,0 +1,117 @@
+//! One thread at a time drives the engine; whoever comes meanwhile leaves a note and goes on with its own work.
+//!
+//! The note is 1 in `missed`. Whoever gives the engine back looks for it afterwards, and whoever has left it tries once
+//! more to get the engine: of two who meet, at least one sees the other.
+
+use super::Drive;
+use crate::clock::now_ns;
+use crate::engine::{Budget, Engine, Work};
+use polyrail_shm::sync::{Ordering, fence};
+use std::ops::{Deref, DerefMut};
+use std::sync::{MutexGuard, TryLockError};
+
+/// Turns that a thread makes for others that came while it drove.
+pub(super) const CATCH_UPS_MAX: u32 = 16;
+
+impl Drive {
+    /// The engine, waiting for whoever drives it now (microseconds).
+    pub(crate) fn engine(&self) -> EngineGuard<'_> {
+        EngineGuard { drive: self, engine: Some(self.lock()) }
+    }
+
+    /// The engine if nobody drives it now.
+    pub(crate) fn idle_engine(&self) -> Option<EngineGuard<'_>> {
+        self.try_lock().map(|engine| EngineGuard { drive: self, engine: Some(engine) })
+    }
+
+    /// One turn by the calling thread, if nobody else is at it: then that one does our work too.
+    pub(crate) fn inline(&self) -> Option<Work> {
+        self.inline_at(now_ns())
+    }
+
+    /// Like `inline`, for a caller that has just read the clock.
+    pub(crate) fn inline_at(&self, now_ns: u64) -> Option<Work> {
+        self.drive(now_ns, Budget::USUAL)
+    }
+
+    /// Like `inline_at`, for a thread that has handed a message in and will be back.
+    pub(crate) fn send(&self, now_ns: u64) -> Option<Work> {
+        self.drive(now_ns, Budget::SENDING)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
+        let work = self.turn(self.lock_or_note()?, now_ns, budget);
+        self.catch_up();
+        Some(work)
+    }
+
+    /// The engine, or a note to whoever has it that there is more to do.
+    fn lock_or_note(&self) -> Option<MutexGuard<'_, Engine>> {
+        self.try_lock().or_else(|| {
+            self.missed.store(1, Ordering::Relaxed);
+            // Fence `engine.note`, finder's end: either that one sees the note after it has given the engine back, or
+            // we find the engine free now.
+            fence(Ordering::SeqCst);
+            self.try_lock()
+        })
+    }
+
+    /// Does what others found no engine for while we had it. Whoever gives the engine back calls this.
+    pub(super) fn catch_up(&self) {
+        for _ in 0..CATCH_UPS_MAX {
+            if !self.has_missed() {
+                return;
+            }
+            // Whoever has it now looks after us.
+            let Some(engine) = self.try_lock() else { return };
+            self.missed.store(0, Ordering::Relaxed);
+            self.turn(engine, now_ns(), Budget::USUAL);
+        }
+        // Others come faster than we can serve them: one of them, or whoever sleeps, has to go on.
+        self.wake();
+    }
+
+    pub(super) fn has_missed(&self) -> bool {
+        // Fence `engine.note`, the other end: the engine is given back before the note is looked for.
+        fence(Ordering::SeqCst);
+        self.missed.load(Ordering::Relaxed) == 1
+    }
+}
+
+/// The engine in the hands of somebody who does not drive it. What others miss meanwhile is done when it is given back.
+pub(crate) struct EngineGuard<'a> {
+    drive: &'a Drive,
+    engine: Option<MutexGuard<'a, Engine>>,
+}
+
+impl Deref for EngineGuard<'_> {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        self.engine.as_ref().expect("kept until it is dropped")
+    }
+}
+
+impl DerefMut for EngineGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.engine.as_mut().expect("kept until it is dropped")
+    }
+}
+
+impl Drop for EngineGuard<'_> {
+    fn drop(&mut self) {
+        self.engine = None;
+        self.drive.catch_up();
+    }
+}
