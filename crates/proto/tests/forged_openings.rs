@@ -102,3 +102,22 @@ fn a_reset_that_is_true_ends_the_session_before_its_tolerance() {
     world.deliver(&Packet { from: address(0, 1), to: Some(address(0, 0)), bytes });
     assert!(world.run_while(100, |w| !lost(w)), "the session outlived the doubt");
 }
+
+#[test]
+fn a_node_that_comes_as_one_of_two_others_joins_neither_and_is_reported_by_both() {
+    let (mut world, _) = pair();
+    // A younger life on another machine: for the one it is itself, for the other the peer that is there.
+    let clone = Config { host: 7, ..Config::new(IDS[0], Incarnation(2)) };
+    world.hosts.push(Host::new(world.now, clone, 2, &[0, 1], || 0));
+    for _ in 0..5_000 {
+        world.step(Duration::ms(1), |_| true);
+        let joined = world.hosts[2].node.sessions().any(|s| s.announced);
+        assert!(!joined, "a clone was let in");
+    }
+    assert!(!lost(&world), "a clone ended the session of those who were there before");
+    for host in &world.hosts[..2] {
+        let reported =
+            |event: &Event| matches!(event, Event::DuplicateIdentity { node, .. } if *node == IDS[0]);
+        assert!(host.news.iter().any(reported), "{} says nothing of the clone", host.id());
+    }
+}

@@ -20,6 +20,14 @@ pub const VICTIM: usize = 0;
 pub const HONEST: usize = 1;
 const ATTACKER: usize = 2;
 
+/// Who the hosts say they are.
+const VICTIM_ID: NodeId = NodeId(0x5000);
+const HONEST_ID: NodeId = NodeId(0x6000);
+const NEWCOMER_ID: NodeId = NodeId(0x9999_9999);
+/// The attackers come as the same two again and again: now the victim opens the session, now the attacker does.
+const LOWER_ID: u64 = 0x4000;
+const HIGHER_ID: u64 = 0x7000;
+
 const MEDIA: [u8; 2] = [0, 1];
 const SERVICE: ServiceAddress = ServiceAddress::new(1_000, 7);
 /// Sizes of the messages that make the traffic: whole, in fragments, and as transfers.
@@ -68,8 +76,8 @@ pub struct Siege {
 impl Siege {
     pub fn new(seed: u64, meter: fn() -> usize) -> Siege {
         let mut world = World::new();
-        for (node, seat, meter) in [(0x5000, 0, meter), (0x6000, 1, no_meter as fn() -> usize)] {
-            let config = Config { host: node, ..Config::new(NodeId(node), Incarnation(1)) };
+        for (node, seat, meter) in [(VICTIM_ID, 0, meter), (HONEST_ID, 1, no_meter as fn() -> usize)] {
+            let config = Config { host: node.0, ..Config::new(node, Incarnation(1)) };
             let host = Host::new(world.now, config, seat, &MEDIA, meter);
             world.hosts.push(host);
         }
@@ -93,7 +101,7 @@ impl Siege {
         siege.open_target();
         let met = siege
             .world
-            .run_while(2_000, |w| w.hosts[VICTIM].session_with(NodeId(0x6000)).is_none_or(|s| !s.announced));
+            .run_while(2_000, |w| w.hosts[VICTIM].session_with(HONEST_ID).is_none_or(|s| !s.announced));
         assert!(met, "the honest pair meets");
         siege.world.hosts.iter_mut().for_each(|h| h.news.clear());
         siege
@@ -120,8 +128,7 @@ impl Siege {
 
     fn enter(&mut self) {
         self.lives += 1;
-        // The same identity again and again, now below and now above the victim's; at times a new one.
-        let node = self.random.pick(&[0x4000, 0x7000, 0x7000, 0x4000 + 16 + self.lives]);
+        let node = self.random.pick(&[LOWER_ID, HIGHER_ID, HIGHER_ID, unused_id(self.lives)]);
         let config = Config {
             host: 0xA77AC,
             tolerance: Duration::ms(100),
@@ -254,7 +261,7 @@ impl Siege {
         }
         for index in [VICTIM, HONEST] {
             for event in self.world.hosts[index].news.drain(..) {
-                let honest = |n: NodeId| n == NodeId(0x5000) || n == NodeId(0x6000);
+                let honest = |n: NodeId| n == VICTIM_ID || n == HONEST_ID;
                 assert!(!matches!(event, Event::PeerDown { node, .. } if honest(node)), "{event:?}");
             }
         }
@@ -263,7 +270,7 @@ impl Siege {
     fn on_arrival(&mut self, index: usize, arrival: &Arrival, bytes: &[u8]) {
         let way = match index {
             HONEST if arrival.port == self.honest_port && arrival.from.port == self.victim_port => 0,
-            VICTIM if arrival.port == self.victim_port && arrival.from.node == NodeId(0x6000) => 1,
+            VICTIM if arrival.port == self.victim_port && arrival.from.node == HONEST_ID => 1,
             _ => return,
         };
         let number = self.honest_got[way];
@@ -378,7 +385,7 @@ impl Siege {
 
     fn outside(&mut self, live: &Live) -> Vec<u8> {
         match self.records.hello() {
-            Some(hello) => craft::outside(&mut self.random, live, &hello, NodeId(0x6000)),
+            Some(hello) => craft::outside(&mut self.random, live, &hello, HONEST_ID),
             None => self.records.any(&mut self.random),
         }
     }
@@ -409,19 +416,19 @@ impl Siege {
 
     /// A node that was never seen before joins the victim, and large and small messages pass both ways.
     pub fn expect_newcomer_is_served(&mut self) {
-        let config = Config::new(NodeId(0x9999_9999), Incarnation(1));
+        let config = Config::new(NEWCOMER_ID, Incarnation(1));
         let host = Host::new(self.world.now, config, 3, &MEDIA, no_meter);
         self.world.hosts.push(host);
         let newcomer = self.world.hosts.len() - 1;
         let port = self.world.hosts[newcomer].open_port();
         let met = self.world.run_while(2_000, |w| {
-            w.hosts[newcomer].session_with(NodeId(0x5000)).is_none_or(|s| !s.announced)
+            w.hosts[newcomer].session_with(VICTIM_ID).is_none_or(|s| !s.announced)
                 || w.hosts[newcomer].node.table().lookup(SERVICE).is_empty()
         });
         assert!(met, "a fresh peer joins and learns the names");
         let now = self.world.now;
         for (tag, size) in SIZES.into_iter().enumerate() {
-            let to = PortAddress { node: NodeId(0x9999_9999), port };
+            let to = PortAddress { node: NEWCOMER_ID, port };
             let own = self.target_port;
             assert!(self.world.hosts[VICTIM].send(
                 now,
@@ -465,6 +472,12 @@ impl Drop for Siege {
             }
         }
     }
+}
+
+/// An identity that no life had lately, by turns below and above the victim's. It is never that of a host which stays:
+/// nobody can join as the one whom it calls, nor as the peer that is there.
+fn unused_id(life: u64) -> u64 {
+    if life.is_multiple_of(2) { 1 + life % (LOWER_ID - 1) } else { (1 << 32) + life }
 }
 
 /// Only the victim's appetite is of interest.
