@@ -3,7 +3,8 @@
 //! Nothing that arrives may make the core panic, hold memory without bound, or spoil what it has with others. Every
 //! kind of malformed packet and every reason to drop one is reached, and an honest newcomer is served afterwards.
 //!
-//! `FUZZ_SECONDS` sets how long it goes on, `FUZZ_SEED` repeats a run.
+//! `FUZZ_EPISODES` sets how many attackers come, and with `FUZZ_SEED` repeats a run. `FUZZ_SECONDS` instead lets them
+//! come for as long.
 
 #[path = "hostile/craft.rs"]
 mod craft;
@@ -34,10 +35,33 @@ const HELD_BYTES_QUIET: i64 = 2 << 20;
 /// Packets after which everything must have been reached.
 const ENOUGH_PACKETS: u64 = 100_000;
 const BATCHES: usize = 40;
+const EPISODES: u64 = 200;
 const EPISODES_BETWEEN_SILENCES: u64 = 16;
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// How long a run goes on. By episodes it is the same on every machine, and so is what it meets.
+enum Length {
+    Episodes(u64),
+    Until(Instant),
+}
+
+impl Length {
+    fn from_settings() -> Length {
+        match setting("FUZZ_SECONDS") {
+            Some(seconds) => Length::Until(Instant::now() + Duration::from_secs(seconds)),
+            None => Length::Episodes(setting("FUZZ_EPISODES").unwrap_or(EPISODES)),
+        }
+    }
+
+    fn has_room_after(&self, episodes: u64) -> bool {
+        match self {
+            Length::Episodes(most) => episodes < *most,
+            Length::Until(end) => Instant::now() < *end,
+        }
+    }
 }
 
 /// Says how to repeat a run that ends in a panic.
@@ -49,20 +73,19 @@ struct Told {
 impl Drop for Told {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("episode {}; FUZZ_SEED={} repeats it", self.episode, self.seed);
+            println!("FUZZ_SEED={} FUZZ_EPISODES={} repeats it", self.seed, self.episode);
         }
     }
 }
 
 #[test]
 fn hostile_packets_are_counted_and_dropped_and_spoil_nothing() {
-    let (seconds, seed) = (setting("FUZZ_SECONDS", 5), setting("FUZZ_SEED", 1));
-    println!("FUZZ_SEED={seed}, {seconds} s");
-    let until = Instant::now() + Duration::from_secs(seconds);
+    let (length, seed) = (Length::from_settings(), setting("FUZZ_SEED").unwrap_or(1));
+    println!("FUZZ_SEED={seed}");
     let mut told = Told { seed, episode: 0 };
     let mut siege = Siege::new(seed, || ALLOCATOR.allocated());
     let (mut most, mut quiet) = (0, 0);
-    while Instant::now() < until {
+    while length.has_room_after(told.episode) {
         told.episode += 1;
         let stage = siege.random.pick(&STAGES);
         siege.episode(stage, BATCHES, |siege| {
