@@ -3,9 +3,9 @@
 #[path = "world/world.rs"]
 mod world;
 
-use polyrail_proto::id::{Incarnation, NodeId, SessionId};
+use polyrail_proto::id::{BearerId, Incarnation, NodeId, SessionId};
 use polyrail_proto::time::Duration;
-use polyrail_proto::wire::{self, HEADER_BYTES, Hello, PacketType, Reset};
+use polyrail_proto::wire::{self, Beacon, HEADER_BYTES, Hello, PacketType, Reset};
 use polyrail_proto::{Config, Event};
 use world::{Host, Packet, World, address};
 
@@ -109,6 +109,11 @@ fn a_node_that_comes_as_one_of_two_others_joins_neither_and_is_reported_by_both(
     // A younger life on another machine: for the one it is itself, for the other the peer that is there.
     let clone = Config { host: 7, ..Config::new(IDS[0], Incarnation(2)) };
     world.hosts.push(Host::new(world.now, clone, 2, &[0, 1], || 0));
+    // A beacon with its own name makes nobody call, so the clone calls both by hand.
+    for seat in [0, 1] {
+        let now = world.now;
+        world.hosts[2].core(|node, _| node.connect(now, BearerId(0), address(0, seat)));
+    }
     for _ in 0..5_000 {
         world.step(Duration::ms(1), |_| true);
         let joined = world.hosts[2].node.sessions().any(|s| s.announced);
@@ -119,5 +124,35 @@ fn a_node_that_comes_as_one_of_two_others_joins_neither_and_is_reported_by_both(
         let reported =
             |event: &Event| matches!(event, Event::DuplicateIdentity { node, .. } if *node == IDS[0]);
         assert!(host.news.iter().any(reported), "{} says nothing of the clone", host.id());
+    }
+}
+
+#[test]
+fn beacons_from_nowhere_do_not_keep_out_whom_they_name() {
+    for (own, other) in [(0, 1), (1, 0)] {
+        let mut world = World::new();
+        let config = |id: NodeId| Config { host: id.0, ..Config::new(id, Incarnation(1)) };
+        world.hosts.push(Host::new(world.now, config(IDS[own]), 0, &[0, 1], || 0));
+        let cluster = world.hosts[0].node.config().cluster;
+        let mut beacons = 0;
+        let mut forge = |world: &mut World| {
+            beacons += 1;
+            let (medium, seat) = ((beacons % 2) as u8, 100 + beacons % 1_000);
+            let mut bytes = Vec::new();
+            let (node, bearer) = (IDS[other], BearerId(medium));
+            Beacon { cluster, node, incarnation: Incarnation(1), bearer, solicit: true }
+                .emit_packet(7, &mut bytes);
+            world.deliver(&Packet { from: address(medium, seat), to: Some(address(medium, 0)), bytes });
+        };
+        for _ in 0..500 {
+            forge(&mut world);
+            world.step(Duration::ms(1), |_| true);
+        }
+        world.hosts.push(Host::new(world.now, config(IDS[other]), 1, &[0, 1], || 0));
+        let met = world.run_while(5_000, |w| {
+            forge(w);
+            !w.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced))
+        });
+        assert!(met, "{:?}", world.hosts[0].node.drops());
     }
 }
