@@ -132,6 +132,8 @@ impl Siege {
         let config = Config {
             host: 0xA77AC,
             tolerance: Duration::ms(100),
+            // Text in what is damaged, so that it stops being text.
+            name: "an uninvited guest, ἄκλητος".parse().expect("it fits"),
             ..Config::new(NodeId(node), Incarnation(self.lives))
         };
         let media = if self.random.one_in(3) { &MEDIA[..1] } else { &MEDIA };
