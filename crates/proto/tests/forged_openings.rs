@@ -156,3 +156,37 @@ fn beacons_from_nowhere_do_not_keep_out_whom_they_name() {
         assert!(met, "{:?}", world.hosts[0].node.drops());
     }
 }
+
+#[test]
+fn a_second_answer_to_one_opening_takes_nothing_from_the_session_of_the_first() {
+    let mut world = World::new();
+    world.hosts.push(Host::new(world.now, Config::new(NodeId(5), Incarnation(1)), 0, &[0, 1], || 0));
+    let to = address(0, 1);
+    let now = world.now;
+    world.hosts[0].core(|node, _| node.connect(now, BearerId(0), to.clone()));
+    let mut init = None;
+    while init.is_none() {
+        world.step(Duration::ms(1), |packet| {
+            let opens = wire::peek_type(&packet.bytes) == Some(PacketType::Init);
+            init = opens.then(|| packet.clone()).or(init.take());
+            true
+        });
+    }
+    let hello = Hello::parse(&init.expect("it was seen").bytes[HEADER_BYTES..]).expect("it is valid");
+    // Whoever saw the opening may answer it, from elsewhere and as anybody.
+    let answer = |world: &mut World, id: u64, seat: u16| {
+        let own = (NodeId(id), hello.incarnation, SessionId(9 << 16));
+        let mut bytes = Vec::new();
+        Hello { node: own.0, echo: own.1, session: own.2, ..hello.clone() }.emit_packet(
+            PacketType::Resp,
+            hello.session,
+            7,
+            &mut bytes,
+        );
+        world.deliver(&Packet { from: address(0, seat), to: Some(address(0, 0)), bytes });
+    };
+    answer(&mut world, 7, 50);
+    assert!(world.hosts[0].session_with(NodeId(7)).is_some(), "the first answer makes a session");
+    answer(&mut world, 8, 51);
+    assert!(world.hosts[0].session_with(NodeId(7)).is_some(), "a second answer took the session away");
+}

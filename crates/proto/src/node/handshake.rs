@@ -324,6 +324,11 @@ impl Node {
             }
             self.end_session(now, old, store, false);
         }
+        // Whoever answered and from wherever, the attempt is over: a second answer must not find it, for it would put
+        // another session into the place of this one, whose messages nobody would end.
+        for attempt in self.attempts.iter_mut().filter(|a| a.slot == slot && a.number == hello.attempt) {
+            attempt.node = Some(hello.node);
+        }
         self.establish(now, slot, bearer, from, &hello, true);
     }
 
