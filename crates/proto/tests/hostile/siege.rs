@@ -194,6 +194,9 @@ impl Siege {
         let sessions = self.world.hosts[VICTIM].node.sessions().count();
         assert_eq!(sessions, 1, "of all sessions only the honest one is left");
         self.expect_honest_progress();
+        let victim = &self.world.hosts[VICTIM];
+        let (kept, open) = (victim.memory.in_use().1, victim.node.unconfirmed(self.victim_port));
+        assert!(kept <= open, "{kept} messages are kept, {open} have not come to their end");
     }
 
     // ----- traffic -------------------------------------------------------------------------------------------
