@@ -23,6 +23,9 @@ pub struct Transmit<'a> {
     /// The bytes of the train, in at most 1,024 slices; the cuts between slices have nothing to do with those
     /// between datagrams.
     pub slices: &'a [IoSlice<'a>],
+    /// Whether a single datagram may take a quicker way, if the medium has one beside that of all others. Not if it is to
+    /// prove that trains get there.
+    pub express: bool,
 }
 
 impl Transmit<'_> {

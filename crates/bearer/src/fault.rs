@@ -212,7 +212,8 @@ impl<B: Bearer> FaultBearer<B> {
 
 fn send_plain(inner: &mut impl Bearer, to: Address, bytes: &[u8], segment_bytes: usize) -> SendOutcome {
     let slices = [IoSlice::new(bytes)];
-    inner.send(&Transmit { to, segment_bytes: segment_bytes.max(1), bytes: bytes.len(), slices: &slices })
+    let (segment_bytes, bytes) = (segment_bytes.max(1), bytes.len());
+    inner.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express: false })
 }
 
 impl<B: Bearer> Bearer for FaultBearer<B> {

@@ -139,6 +139,11 @@ impl Link {
         self.pto_count > 0
     }
 
+    /// Whether it is in use and all it carried was confirmed in time.
+    pub fn sure(&self) -> bool {
+        self.carrier && self.state.state() == state::LinkState::Up && !self.in_doubt()
+    }
+
     /// Bytes that may still be sent now.
     pub fn room(&self) -> u64 {
         if self.sent.is_full() { 0 } else { self.window.cwnd().saturating_sub(self.sent.inflight_bytes()) }

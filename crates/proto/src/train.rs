@@ -53,6 +53,8 @@ pub struct Train {
     pub bytes: usize,
     /// Datagrams.
     pub packets: usize,
+    /// Whether it may take a quicker way than other trains. Not if it is to prove that these get there (protocol.md §6.4).
+    pub express: bool,
     /// Its name.
     pub id: TrainId,
     mark: Mark,
@@ -76,7 +78,7 @@ impl Train {
     pub(crate) fn clear(&mut self) {
         self.head.clear();
         self.pieces.clear();
-        (self.segment_bytes, self.bytes, self.packets) = (0, 0, 0);
+        (self.segment_bytes, self.bytes, self.packets, self.express) = (0, 0, 0, false);
     }
 
     pub(crate) fn begin_packet(&mut self, header: &wire::Header) {

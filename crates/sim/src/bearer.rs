@@ -206,7 +206,7 @@ mod tests {
     fn send(bearer: &mut SimBearer, to: Address, bytes: &[u8], segment_bytes: usize) -> SendOutcome {
         let (head, tail) = bytes.split_at(bytes.len() / 3);
         let slices = [IoSlice::new(head), IoSlice::new(tail)];
-        bearer.send(&Transmit { to, segment_bytes, bytes: bytes.len(), slices: &slices })
+        bearer.send(&Transmit { to, segment_bytes, bytes: bytes.len(), slices: &slices, express: false })
     }
 
     #[test]

@@ -6,7 +6,13 @@ use std::io::IoSlice;
 
 fn send(from: &mut MemoryBearer, to: u32, bytes: &[u8]) -> SendOutcome {
     let (to, slices) = (Address::Memory(to), [IoSlice::new(bytes)]);
-    from.send(&Transmit { to, segment_bytes: bytes.len().max(1), bytes: bytes.len(), slices: &slices })
+    from.send(&Transmit {
+        to,
+        segment_bytes: bytes.len().max(1),
+        bytes: bytes.len(),
+        slices: &slices,
+        express: true,
+    })
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Rules that the rest relies on:
 //! - A link stays one link: frames belong to the same address as the datagrams, and are trusted only as long as both are
-//!   heard. When in doubt a packet goes as a datagram.
+//!   heard. When in doubt a packet goes as a datagram, and so does whatever is to prove that the link works.
 //! - No frame overtakes a train, or the packets of that would be taken for lost: a frame that follows datagrams says so,
 //!   and they are read before it.
 
@@ -85,7 +85,7 @@ impl Express {
 
     /// Sends a train of one packet; false if it should go as a datagram.
     pub fn send(&mut self, train: &Transmit<'_>) -> bool {
-        if train.bytes > PACKET_BYTES_MAX {
+        if !train.express || train.bytes > PACKET_BYTES_MAX {
             self.after_datagrams(&train.to);
             return false;
         }

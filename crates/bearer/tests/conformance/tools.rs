@@ -46,7 +46,7 @@ impl<'a> Train<'a> {
 
 pub fn send(bearer: &mut dyn Bearer, to: Address, train: &Train<'_>) -> SendOutcome {
     let Train { slices, bytes, segment_bytes } = train;
-    bearer.send(&Transmit { to, segment_bytes: *segment_bytes, bytes: *bytes, slices })
+    bearer.send(&Transmit { to, segment_bytes: *segment_bytes, bytes: *bytes, slices, express: true })
 }
 
 #[track_caller]

@@ -214,9 +214,9 @@ impl Engine {
             SendOutcome::Sent
         } else {
             let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
-            let (segment_bytes, bytes) = (train.segment_bytes, train.bytes);
+            let (segment_bytes, bytes, express) = (train.segment_bytes, train.bytes, train.express);
             let mut send =
-                |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices });
+                |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices, express });
             // A train whose message was confirmed meanwhile may refer to memory that is gone: that is a loss.
             self.gather.with(train, &self.store, &mut send).unwrap_or(SendOutcome::Dropped)
         };

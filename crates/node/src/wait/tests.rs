@@ -146,6 +146,7 @@ impl World {
             segment_bytes: 5,
             bytes: 5,
             slices: &[std::io::IoSlice::new(b"hello")],
+            express: false,
         };
         assert!(matches!(self.stranger.send(&transmit), SendOutcome::Sent));
     }

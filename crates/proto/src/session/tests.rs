@@ -330,3 +330,44 @@ fn control_between_the_packets_of_a_transfer_never_makes_one_too_large() {
         assert!(train.bytes > (train.packets - 1) * train.segment_bytes);
     }
 }
+
+#[test]
+fn what_is_to_prove_that_a_link_works_takes_no_other_way() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    type Change<'a> = (&'a str, bool, &'a dyn Fn(&mut Session));
+    let changes: [Change<'_>; 5] = [
+        ("a message on a link that is up", true, &|_| ()),
+        ("a link in doubt", false, &|s| s.links[0].pto_count = 1),
+        ("a question", false, &|s| s.links[0].probe = Some(wire::ProbeKind::Liveness)),
+        ("an answer", false, &|s| {
+            let (kind, about, last_rx_age) = (wire::ProbeKind::Liveness, LinkId(0), 0);
+            let (carrier, size, id, last_rx, next_tx, stall_us) = (true, 0, 1, 0, 0, 0);
+            s.links[0].replies.push(wire::ProbeReply {
+                kind,
+                carrier,
+                about,
+                size,
+                id,
+                last_rx,
+                next_tx,
+                last_rx_age,
+                stall_us,
+            });
+        }),
+        ("a link on probation", false, &|s| {
+            let state = &mut s.links[0].state;
+            state.handle(NOW, LinkEvent::CarrierLost);
+            state.handle(NOW, LinkEvent::CarrierBack);
+            state.handle(NOW + Duration::s(1), LinkEvent::Joined);
+            assert_eq!(state.state(), crate::link::state::LinkState::Probation);
+        }),
+    ];
+    for (name, express, change) in changes {
+        let mut session = session(&config, &[(Active, 0)]);
+        change(&mut session);
+        send(&mut session, 8);
+        let mut train = Train::new();
+        assert!(with_cx(&config, |cx| session.poll_transmit(cx, BearerId(0), &mut train)), "{name}");
+        assert_eq!(train.express, express, "{name}");
+    }
+}

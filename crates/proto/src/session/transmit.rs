@@ -49,6 +49,8 @@ struct Fill<'a> {
     eliciting: bool,
     ack_now: bool,
     any_eliciting: bool,
+    /// Whether a question about the link, or the answer to one, is in it.
+    probes: bool,
 }
 
 impl Fill<'_> {
@@ -143,6 +145,7 @@ impl Session {
             eliciting: false,
             ack_now: false,
             any_eliciting: false,
+            probes: false,
         };
         self.fill_train(cx, &mut fill);
         self.enter_train(cx, fill)
@@ -271,7 +274,8 @@ impl Session {
     }
 
     fn enter_train(&mut self, cx: &mut Cx<'_>, fill: Fill<'_>) -> bool {
-        let Fill { link: index, items, extent, packet: count, any_eliciting, train, limit, .. } = fill;
+        let Fill { link: index, items, extent, packet: count, any_eliciting, train, limit, probes, .. } =
+            fill;
         #[cfg(feature = "planted")]
         if self.planted == Some(crate::planted::Planted::EarlyRelease) {
             self.release_early(cx, &items);
@@ -281,6 +285,7 @@ impl Session {
             link.sent.recycle(items);
             return false;
         }
+        train.express = link.sure() && !probes;
         let first = link.sent.next();
         if any_eliciting {
             let last_bytes = (train.bytes - (count as usize - 1) * limit.min(train.segment_bytes)) as u16;
@@ -315,6 +320,7 @@ impl Session {
             eliciting: true,
             ack_now: true,
             any_eliciting: true,
+            probes: true,
         };
         let header = self.header(&fill);
         fill.train.begin_packet(&header);
@@ -371,6 +377,7 @@ impl Session {
         while !link.replies.is_empty() && fill.room() >= wire::ProbeReply::BYTES {
             let reply = link.replies.remove(0);
             fill.train.with_head(|head| reply.emit(head));
+            fill.probes = true;
         }
         if fill.room() >= wire::Probe::BYTES
             && let Some(probe) = link.take_probe(cx.now)
@@ -378,6 +385,7 @@ impl Session {
             fill.train.with_head(|head| probe.emit(head));
             fill.eliciting = true;
             fill.ack_now = true;
+            fill.probes = true;
         }
     }
 

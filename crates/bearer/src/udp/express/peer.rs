@@ -13,7 +13,7 @@ const QUESTION_PACKETS_MAX: u32 = 4_096;
 /// Every so many packets one goes as a datagram, to show that datagrams still arrive.
 const DATAGRAM_EVERY: u32 = 32;
 /// Frames in a row, without any datagram between them, that make it doubtful that datagrams still arrive.
-const FRAMES_ALONE_MAX: u32 = 8 * DATAGRAM_EVERY;
+const FRAMES_ALONE_MAX: u32 = 3 * DATAGRAM_EVERY;
 /// Frames that nothing was heard about for so long put frames in doubt: one alone may need no reply.
 const DOUBT_NS: u64 = 5_000_000;
 const DOUBT_FRAMES: u16 = 2;
@@ -344,7 +344,7 @@ mod tests {
         }
         assert!(peer.ready && peer.on_question([2; 6]));
         for _ in 0..2 {
-            peer.on_packet(&from_there(Content::Packet, 256, 0));
+            peer.on_packet(&from_there(Content::Packet, FRAMES_ALONE_MAX as u16, 0));
         }
         assert!(!peer.ready && !peer.on_question([2; 6]));
         for _ in 0..100 {
