@@ -81,8 +81,6 @@ pub struct Tolerances {
     pub damp_below: u32,
     /// Longest damping.
     pub damping_max: Duration,
-    /// A life of this length clears the penalty.
-    pub forgive_after: Duration,
 }
 
 impl Default for Tolerances {
@@ -98,7 +96,6 @@ impl Default for Tolerances {
             damp_above: 2000,
             damp_below: 750,
             damping_max: Duration::s(30),
-            forgive_after: Duration::s(300),
         }
     }
 }
@@ -142,7 +139,6 @@ fn next(state: LinkState, event: LinkEvent, facts: Facts) -> LinkState {
 #[derive(Clone, Debug)]
 pub struct State {
     state: LinkState,
-    since: Instant,
     tolerances: Tolerances,
     on_probation: bool,
     carrier_since: Option<Instant>,
@@ -159,15 +155,9 @@ pub struct State {
 impl State {
     /// A link that asks to join; its bearer has a carrier.
     pub fn new(now: Instant) -> Self {
-        Self::with_tolerances(now, Tolerances::default())
-    }
-
-    /// The same with other times.
-    pub fn with_tolerances(now: Instant, tolerances: Tolerances) -> Self {
         State {
             state: LinkState::New,
-            since: now,
-            tolerances,
+            tolerances: Tolerances::default(),
             on_probation: false,
             carrier_since: Some(Instant::ZERO),
             first_proof_at: Instant::NEVER,
@@ -186,19 +176,9 @@ impl State {
         self.state
     }
 
-    /// Since when.
-    pub fn since(&self) -> Instant {
-        self.since
-    }
-
     /// Whether new data may be sent on the link.
     pub fn usable(&self) -> bool {
         matches!(self.state, LinkState::Up | LinkState::Probation)
-    }
-
-    /// The times in force.
-    pub fn tolerances(&self) -> &Tolerances {
-        &self.tolerances
     }
 
     /// Suspicions that the link refuted.
@@ -277,6 +257,7 @@ impl State {
             carrier_stable: self
                 .carrier_since
                 .is_some_and(|at| at == Instant::ZERO || now.since(at) >= self.tolerances.carrier_stable),
+            // The penalty as it was is above the limit for few links only, and the question comes with every packet.
             damped: self.penalty > self.tolerances.damp_above
                 && self.penalty(now) > self.tolerances.damp_above,
         }
@@ -284,7 +265,6 @@ impl State {
 
     fn enter(&mut self, now: Instant, from: LinkState, to: LinkState) {
         self.state = to;
-        self.since = now;
         self.timer = match to {
             LinkState::Suspect => now + self.tolerances.verdict,
             LinkState::Probation if from == LinkState::Suspect => now + self.tolerances.probation,
@@ -313,9 +293,7 @@ impl State {
         if matches!(from, LinkState::New | LinkState::Damped) {
             return;
         }
-        let forgiven = self.downs == 0 || now.since(self.penalty_at) >= self.tolerances.forgive_after;
-        let rest = if forgiven { 0 } else { self.penalty(now) };
-        self.penalty = rest.saturating_add(self.tolerances.penalty);
+        self.penalty = self.penalty(now).saturating_add(self.tolerances.penalty);
         self.penalty_at = now;
         self.downs += 1;
     }

@@ -102,6 +102,10 @@ fn a_suspicion_is_refuted_by_any_packet() {
     assert_eq!(state.handle_timeout(ms(34)), None);
     assert_eq!(go(&mut state, ms(34), LinkEvent::ProofOfLife), LinkState::Up);
     assert_eq!((state.spurious(), state.downs(), state.deadline()), (1, 0, Instant::NEVER));
+    for at in 35..40 {
+        state.handle(ms(at), LinkEvent::ProofOfLife);
+    }
+    assert_eq!(state.spurious(), 1, "only what came in time to refute one counts");
 }
 
 #[test]
@@ -150,9 +154,15 @@ fn a_suspicion_does_not_end_a_probation() {
     let mut state = up(ms(0));
     fail_and_join(&mut state, ms(10));
     assert_eq!(go(&mut state, ms(20), LinkEvent::Silence), LinkState::Suspect);
-    assert_eq!(go(&mut state, ms(30), LinkEvent::ProofOfLife), LinkState::Probation);
-    state.handle(ms(40), LinkEvent::Silence);
-    assert_eq!(state.handle_timeout(ms(65)).map(|t| t.to), Some(LinkState::Down));
+    for at in [30, 45, 60] {
+        assert_eq!(go(&mut state, ms(at), LinkEvent::ProofOfLife), LinkState::Probation);
+    }
+    assert_eq!(state.deadline(), ms(1_030), "it starts anew");
+    assert_eq!(go(&mut state, ms(70), LinkEvent::Silence), LinkState::Suspect);
+    assert_eq!(go(&mut state, ms(80), LinkEvent::ProofOfLife), LinkState::Probation);
+    assert_eq!(state.deadline(), ms(1_080), "and what it has proved counts");
+    state.handle(ms(90), LinkEvent::Silence);
+    assert_eq!(state.handle_timeout(ms(115)).map(|t| t.to), Some(LinkState::Down));
     assert_eq!(state.downs(), 2);
 }
 
@@ -177,6 +187,19 @@ fn a_link_that_flaps_is_damped_until_its_penalty_has_faded() {
     let until = state.deadline();
     assert!(state.penalty(until) < 750 && state.penalty(until - Duration::ms(100)) >= 750);
     assert_eq!(state.handle_timeout(until).map(|t| t.to), Some(LinkState::Probation));
+}
+
+#[test]
+fn a_link_whose_penalty_has_faded_by_its_return_is_not_damped() {
+    // Three deaths at once make 3,000, which fall to 2,000 in 3.334 s.
+    for (after, expected) in [(3_333, LinkState::Damped), (3_334, LinkState::Probation)] {
+        let mut state = up(ms(0));
+        for _ in 0..2 {
+            assert_eq!(fail_and_join(&mut state, ms(0)), LinkState::Probation);
+        }
+        state.handle(ms(0), LinkEvent::PeerSaysDown);
+        assert_eq!(go(&mut state, ms(after), LinkEvent::Joined), expected);
+    }
 }
 
 #[test]
