@@ -420,4 +420,205 @@ fn the_largest_rate_is_remembered_for_its_span() {
     assert!((10..=12).contains(&filter.max()), "{}", filter.max());
     filter.add(at(201), 60, span);
     assert_eq!(filter.max(), 60);
+    filter.add(at(211), 30, span);
+    filter.add(at(261), 20, span);
+    filter.add(at(316), 5, span);
+    assert_eq!(filter.max(), 20, "the second best is too old too");
+    filter.add(at(330), 15, span);
+    filter.add(at(500), 1, span);
+    assert_eq!(filter.max(), 1, "after a silence only the new value is known");
+}
+
+/// Acknowledgements made by hand, one each 1,024 us: each ends a round and a rate sample.
+struct Feed {
+    window: Window,
+    now: Instant,
+    rx_bytes: u64,
+}
+
+const STEP: Duration = Duration::us(1_024);
+/// What a step of 100 KiB is per second.
+const RATE: u64 = 100_000_000;
+
+impl Feed {
+    fn new() -> Feed {
+        let now = Instant::ZERO + Duration::s(1);
+        Feed { window: Window::new(64 * 1024, 256 << 20), now, rx_bytes: 0 }
+    }
+
+    /// A window that has left its start with a rate of [`RATE`].
+    fn learnt() -> Feed {
+        let mut feed = Feed::new();
+        (0..20).for_each(|_| feed.round(100));
+        assert_eq!((feed.window.is_starting(), feed.window.rate_bytes_per_s()), (false, RATE));
+        feed
+    }
+
+    /// `kib` arrive; the window was full all the time, and nothing queued.
+    fn round(&mut self, kib: u64) {
+        self.ack(STEP, kib * 1024, |_| {});
+    }
+
+    fn ack(&mut self, after: Duration, bytes: u64, change: impl FnOnce(&mut AckSample)) {
+        self.now += after;
+        self.rx_bytes += bytes;
+        let mut sample = AckSample {
+            acked_bytes: bytes,
+            rx_bytes: self.rx_bytes,
+            rx_clock: self.now.stamp(),
+            rtt: Duration::ms(1),
+            rtt_min: Duration::ms(1),
+            inflight_before: self.window.cwnd(),
+            ..AckSample::default()
+        };
+        change(&mut sample);
+        self.window.on_ack(self.now, sample);
+    }
+
+    /// A round of a hundred packets, `lost` of which do not arrive, at a rate of `kib` per step.
+    fn lossy_round(&mut self, lost: u64, kib: u64) {
+        self.window.on_loss(self.now, lost, 1 << 20);
+        let packets = (100 - lost) * INITIAL_PACKET_BYTES;
+        self.ack(STEP, kib * 1024, |sample| sample.acked_bytes = packets);
+    }
+
+    fn bound_bytes(&self) -> Option<u64> {
+        self.window.bound.map(|bound| bound.bytes)
+    }
+
+    /// All that it knows of rates.
+    fn rates(&self) -> (u64, u64) {
+        (self.window.rate.max(), self.window.rate_mean)
+    }
+}
+
+#[test]
+fn a_window_that_is_not_used_neither_grows_nor_ends_its_start() {
+    let half = |sample: &mut AckSample| sample.inflight_before /= 2;
+    for idle in [
+        |sample: &mut AckSample| sample.app_limited = true,
+        |sample: &mut AckSample| sample.inflight_before = sample.inflight_before / 2 - 1,
+    ] {
+        let mut feed = Feed::new();
+        (0..20).for_each(|_| feed.ack(STEP, 10_240, idle));
+        assert_eq!((feed.window.is_starting(), feed.window.cwnd()), (true, 64 * 1024));
+        feed.ack(STEP, 10_240, half);
+        assert_eq!(feed.window.cwnd(), 74 * 1024, "half of it in flight is use");
+    }
+}
+
+#[test]
+fn the_start_ends_with_the_third_round_in_a_row_without_growth() {
+    let mut feed = Feed::new();
+    let mut rounds = |kib: &[u64], queueing: Duration| {
+        kib.iter().for_each(|kib| feed.ack(STEP, kib * 1024, |sample| sample.queueing = queueing));
+        (feed.window.is_starting(), feed.window.rate_bytes_per_s() / (RATE / 100))
+    };
+    assert_eq!(rounds(&[0, 100, 100, 100], QUEUE_TARGET), (true, 100));
+    assert_eq!(rounds(&[125, 130, 130], QUEUE_TARGET), (true, 130), "growth begins the count anew");
+    assert_eq!(rounds(&[130], QUEUE_TARGET), (false, 130));
+}
+
+#[test]
+fn a_round_in_which_the_queue_stood_counts_twice() {
+    for (queueing, starting) in [(QUEUE_TARGET, true), (QUEUE_TARGET + Duration(1), false)] {
+        let mut feed = Feed::new();
+        (0..4).for_each(|_| feed.ack(STEP, 102_400, |sample| sample.queueing = queueing));
+        assert_eq!(feed.window.is_starting(), starting);
+    }
+}
+
+#[test]
+fn a_sample_that_the_application_held_back_may_raise_the_rate_and_never_lowers_it() {
+    let mut feed = Feed::learnt();
+    // Held back in the middle of the sample only.
+    feed.ack(Duration(STEP.0 / 2), 1_024, |sample| sample.app_limited = true);
+    feed.ack(Duration(STEP.0 / 2), 1_024, |_| {});
+    assert_eq!(feed.rates(), (RATE, RATE));
+    feed.ack(STEP, 204_800, |sample| sample.app_limited = true);
+    assert_eq!(feed.rates().0, 2 * RATE);
+    assert!(feed.rates().1 > RATE);
+    feed.round(1);
+    assert!(feed.rates().1 < 2 * RATE, "the next sample is its own");
+}
+
+#[test]
+fn an_acknowledgement_that_was_overtaken_is_no_rate() {
+    let mut feed = Feed::learnt();
+    let (rates, clock) = (feed.rates(), feed.now.stamp());
+    feed.ack(STEP, 1_024, |sample| {
+        sample.rx_clock = clock.wrapping_sub(2_000);
+        sample.rx_bytes -= 100_000;
+    });
+    assert_eq!(feed.rates(), rates);
+    feed.ack(Duration::ZERO, 101_376, |_| {});
+    assert_eq!(feed.rates(), rates, "the reference is what it was");
+}
+
+#[test]
+fn the_queue_is_drained_for_two_rounds_each_second() {
+    let mut feed = Feed::learnt();
+    let drained_at = feed.window.drained_at;
+    while feed.now + STEP < drained_at + DRAIN_EVERY {
+        feed.round(100);
+        assert!(!matches!(feed.window.phase, Phase::Drain(_)));
+    }
+    for drained in [true, true, false] {
+        feed.round(100);
+        assert_eq!(feed.window.cwnd() == RATE / 1_000 / 4 * 3, drained, "{}", feed.window.cwnd());
+    }
+}
+
+#[test]
+fn a_start_that_loses_all_keeps_what_its_losses_leave() {
+    let mut feed = Feed::new();
+    feed.window.on_loss(feed.now, 100, 64 * 1024);
+    assert!(!feed.window.is_starting());
+    assert_eq!(
+        (feed.window.rate_bytes_per_s(), feed.window.cwnd()),
+        (0, 55_711),
+        "85 % of what was in flight"
+    );
+}
+
+#[test]
+fn cuts_end_where_loss_stays_and_only_the_rate_falls() {
+    for (first, then, rates, random) in [
+        (60, 50, [100, 70], true),
+        (60, 40, [100, 70], false), // The loss fell: cutting helps.
+        (60, 50, [100, 90], false), // The rate did not: cutting costs nothing.
+    ] {
+        let mut feed = Feed::learnt();
+        feed.lossy_round(first, rates[0]);
+        (0..3).for_each(|_| feed.lossy_round(then, rates[1]));
+        assert!(feed.bound_bytes().is_some());
+        feed.lossy_round(then, rates[1]);
+        assert_eq!(feed.bound_bytes().is_none(), random, "{first} {then} {rates:?}");
+        if random {
+            feed.lossy_round(first, rates[1]);
+            assert_eq!(feed.bound_bytes(), None, "loss is called random for a while");
+            feed.now += RANDOM_SPAN;
+            feed.lossy_round(first, rates[1]);
+            assert!(feed.bound_bytes().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_bound_rises_by_a_train_in_eight_quiet_rounds_and_is_forgotten_after_its_span() {
+    let mut feed = Feed::learnt();
+    feed.lossy_round(60, 100);
+    let (cut_at, bytes) = (feed.now, feed.bound_bytes().unwrap());
+    assert_eq!(bytes, (1 << 20) - (1 << 20) / 100 * 15);
+    for round in 1..=16 {
+        feed.round(100);
+        assert_eq!(feed.bound_bytes(), Some(bytes + round / 8 * TRAIN_BYTES));
+    }
+    // A loss that is neither none nor too much neither raises nor renews it.
+    while feed.now + STEP < cut_at + BOUND_SPAN {
+        feed.lossy_round(10, 100);
+        assert!(feed.bound_bytes().is_some());
+    }
+    feed.lossy_round(10, 100);
+    assert_eq!(feed.bound_bytes(), None);
 }
