@@ -195,7 +195,11 @@ mod tests {
     /// Lets the search run over a path that carries `path` bytes; returns the sizes probed and the end.
     fn run(mtu: &mut Mtu, mut now: Instant, path: u16) -> (Vec<u16>, Instant) {
         let mut sizes = Vec::new();
-        while mtu.is_searching() {
+        for turn in 0.. {
+            if !mtu.is_searching() {
+                break;
+            }
+            assert!(turn < 100, "the search does not end");
             now = now.max(mtu.deadline());
             let Some(size) = mtu.poll_probe(now) else { continue };
             sizes.push(size);

@@ -143,9 +143,16 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::MediaAddress;
+    use crate::config::Config;
     use crate::flow::FlowKey;
     use crate::flow::send::Outgoing;
-    use crate::id::{BufferId, PortId, TransferId};
+    use crate::id::{BearerId, BufferId, Incarnation, LinkId, NodeId, PortId, TransferId};
+    use crate::link::LinkSpec;
+    use crate::link::send::NewTrain;
+    use crate::link::state::LinkEvent;
+    use crate::link::window::AckSample;
+    use crate::time::{Duration, Instant};
     use crate::wire::Cts;
 
     #[test]
@@ -162,5 +169,113 @@ mod tests {
         }
         assert_eq!(flow.transfers, [(5, 11), (6, 12), (7, 10)]);
         assert_eq!((schedule.len(), schedule.get(Class::Normal, 0)), (1, Some(Work::Transfers(3))));
+    }
+
+    fn ring(schedule: &Schedule, class: Class) -> Vec<Work> {
+        (0..).map_while(|index| schedule.get(class, index)).collect()
+    }
+
+    #[test]
+    fn each_entry_has_its_quantum_and_then_the_next_one() {
+        use Work::Flow;
+        let mut schedule = Schedule::default();
+        let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Urgent };
+        for n in 1..=3 {
+            schedule.enqueue_flow(n, &mut SendFlow::new(key, 0));
+        }
+        let mut account = |index, bytes| {
+            schedule.account(Class::Urgent, index, bytes);
+            ring(&schedule, Class::Urgent)
+        };
+        assert_eq!(account(0, QUANTUM_BYTES - 1), [Flow(1), Flow(2), Flow(3)]);
+        assert_eq!(account(0, 1), [Flow(2), Flow(3), Flow(1)]);
+        assert_eq!(account(0, QUANTUM_BYTES - 1), [Flow(2), Flow(3), Flow(1)], "its turn began with nothing");
+        schedule.remove(Class::Urgent, 1);
+        schedule.account(Class::Urgent, 0, 1);
+        assert_eq!(ring(&schedule, Class::Urgent), [Flow(1), Flow(2)], "that another left changes nothing");
+        schedule.account(Class::Urgent, 0, QUANTUM_BYTES - 1);
+        schedule.remove(Class::Urgent, 0);
+        schedule.enqueue_flow(4, &mut SendFlow::new(key, 0));
+        schedule.account(Class::Urgent, 0, 1);
+        assert_eq!(ring(&schedule, Class::Urgent), [Flow(2), Flow(4)], "what one had is not the next one's");
+        schedule.account(Class::Urgent, 0, 2 * QUANTUM_BYTES);
+        schedule.remove(Class::Urgent, 0);
+        schedule.account(Class::Urgent, 0, QUANTUM_BYTES);
+        assert_eq!((ring(&schedule, Class::Urgent), schedule.len()), (vec![Flow(2)], 1), "alone it goes on");
+        schedule.remove(Class::Urgent, 0);
+        assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn bulk_has_a_turn_after_eight_of_normal_work() {
+        let in_order = Class::ALL;
+        let bulk_first = [Class::Control, Class::Urgent, Class::Bulk, Class::Normal];
+        let mut schedule = Schedule::default();
+        for _ in 0..2 {
+            schedule.account(Class::Urgent, 0, 100 * QUANTUM_BYTES);
+            schedule.account(Class::Normal, 0, 8 * QUANTUM_BYTES - 1);
+            assert_eq!(schedule.classes(), in_order);
+            schedule.account(Class::Normal, 0, 1);
+            assert_eq!(schedule.classes(), bulk_first);
+            schedule.account(Class::Bulk, 0, 1);
+            assert_eq!(schedule.classes(), in_order);
+        }
+    }
+
+    /// Links that are up, and known to deliver 100 MB/s at these round trips.
+    fn links(rtts: &[Duration]) -> Vec<Link> {
+        let now = Instant::ZERO + Duration::s(1);
+        let config = Config::new(NodeId(1), Incarnation(1));
+        let link = |(n, rtt): (usize, &Duration)| {
+            let (id, bearer) = (LinkId(n as u16), BearerId(n as u8));
+            let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
+            let spec =
+                LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
+            let mut link = Link::new(now, spec, &config);
+            link.state.handle(now, LinkEvent::Joined);
+            for ms in 1..=2 {
+                let at = now + Duration::us(1_024).times(ms);
+                let sample =
+                    AckSample { rx_bytes: ms * 102_400, rx_clock: at.stamp(), ..AckSample::default() };
+                link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+            }
+            link.rtt.sample(now, *rtt, Duration::ZERO);
+            link
+        };
+        rtts.iter().enumerate().map(link).collect()
+    }
+
+    #[test]
+    fn the_choice_moves_only_to_a_link_that_is_better_by_far() {
+        // A way takes half a round trip, and at least as long as the bytes on it.
+        for (first_us, second_us, second) in [
+            (300, 261, false), // By less than 20 us.
+            (300, 259, true),
+            (4_000, 3_640, false), // By less than a tenth.
+            (4_000, 3_630, true),
+        ] {
+            let mut schedule = Schedule::default();
+            let mut both = links(&[Duration::us(first_us); 2]);
+            assert_eq!(schedule.choose(&both), Some(0), "the first of equals");
+            both[1] = links(&[Duration::us(second_us); 2]).remove(1);
+            assert_eq!(schedule.choose(&both), Some(second as usize), "{first_us} {second_us}");
+            schedule.forget_choice();
+            assert_eq!(schedule.choose(&both), Some(1), "without a choice the best");
+        }
+    }
+
+    #[test]
+    fn a_link_without_room_is_not_chosen_and_one_that_is_blocked_does_not_hold_the_choice() {
+        let mut schedule = Schedule::default();
+        let mut both = links(&[Duration::us(300), Duration::us(290)]);
+        assert_eq!(schedule.choose(&both[..1]), Some(0));
+        assert_eq!(schedule.choose(&both), Some(0));
+        both[0].blocked = true;
+        assert_eq!(schedule.choose(&both), Some(1));
+        let filled =
+            NewTrain { count: 64, packet_bytes: 2_000, last_bytes: 2_000, items: vec![], extent: None };
+        both[1].sent.push(Instant(1), filled);
+        assert_eq!((both[1].room(), schedule.choose(&both)), (0, Some(0)));
+        assert_eq!(schedule.choose(&[]), None);
     }
 }
