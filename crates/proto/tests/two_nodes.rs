@@ -81,6 +81,9 @@ fn exchange(seed: u64, loss: usize, count: u64, sizes: &[usize], sleep_steps: u6
         assert!(steps < 400_000, "seed {seed}: {} of {count} arrived", arrived.count);
     }
     assert_eq!(world.hosts[0].memory.confirmed, count);
+    let counted = |host: usize| world.hosts[host].node.sessions().next().unwrap().stats;
+    assert_eq!((counted(0).messages_sent, counted(0).messages_confirmed), (count, count));
+    assert_eq!((counted(0).messages_failed, counted(1).messages_received), (0, count));
     assert_eq!(world.hosts.iter().map(|h| h.memory.in_use()).collect::<Vec<_>>(), [(0, 0); 2]);
     world
 }

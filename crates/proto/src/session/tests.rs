@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::BufferId;
+use crate::link::send::NewTrain;
 use crate::train::{Piece, Train};
 use crate::wire::PacketType;
 use LinkStatus::{Active, Drain, Standby};
@@ -369,5 +370,130 @@ fn what_is_to_prove_that_a_link_works_takes_no_other_way() {
         let mut train = Train::new();
         assert!(with_cx(&config, |cx| session.poll_transmit(cx, BearerId(0), &mut train)), "{name}");
         assert_eq!(train.express, express, "{name}");
+/// Enters `packets` packets of `bytes` each as sent by the first link.
+fn sent(session: &mut Session, packets: u8, bytes: u16) {
+    let link = &mut session.links[0];
+    let train =
+        NewTrain { count: packets, packet_bytes: bytes, last_bytes: bytes, items: vec![], extent: None };
+    link.sent.push(NOW, train);
+}
+
+/// The peer acknowledges `ranges` of the first link, after 3 ms of which it held the acknowledgement for 1 ms.
+fn acknowledge(session: &mut Session, config: &Config, ranges: &[(u64, u64)]) {
+    acknowledge_queued(session, config, ranges, Duration::ZERO);
+}
+
+/// The same, and says how long the packets had to queue.
+fn acknowledge_queued(session: &mut Session, config: &Config, ranges: &[(u64, u64)], queueing: Duration) {
+    let ack = wire::Ack {
+        link: LinkId(0),
+        rx_batch_log2: 0,
+        largest: ranges[0].1,
+        stamp_echo: Instant(NOW.0 - 3_000_000).stamp(),
+        delay: 1_000_000 / 256,
+        rx_bytes: 0,
+        rx_clock: 0,
+        ce_count: 0,
+        queueing: (queueing.0 / 256) as u32,
+        ranges: ranges.iter().copied().collect(),
+    };
+    with_cx(config, |cx| session.on_ack(cx, &ack)).unwrap();
+}
+
+#[test]
+fn only_an_acknowledgement_that_tells_something_proves_that_the_link_lives() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+    let mut proves = |ranges: &[(u64, u64)], before: &dyn Fn(&mut Session)| {
+        session.last_proof_at = Instant::ZERO;
+        session.links[0].pto_count = 1;
+        session.links[0].state.handle(NOW, LinkEvent::Silence);
+        before(&mut session);
+        acknowledge(&mut session, &config, ranges);
+        let link = &session.links[0];
+        let proved = link.state.usable();
+        assert_eq!((link.pto_count == 0, session.last_proof_at == NOW), (proved, proved));
+        (proved, link.stats.packets_lost_spuriously)
+    };
+    assert_eq!(proves(&[(0, 0)], &|s| sent(s, 6, 1_000)), (true, 0));
+    assert_eq!(proves(&[(0, 0)], &|_| {}), (false, 0));
+    assert_eq!(
+        proves(&[(1, 1)], &|s| _ = s.links[0].sent.lose(0, |_| {})),
+        (true, 1),
+        "late, but it arrived"
+    );
+    assert_eq!(proves(&[(0, 1)], &|_| {}), (false, 1));
+    assert_eq!(proves(&[(0, 3)], &|_| {}), (true, 3));
+}
+
+#[test]
+fn a_round_trip_is_measured_by_the_first_word_of_the_largest_without_what_it_was_held() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    sent(&mut session, 6, 1_000);
+    acknowledge(&mut session, &config, &[(3, 3)]);
+    // Stamps count 256 ns.
+    assert_eq!(session.links[0].rtt.latest(), Duration::ns((11_719 - 3_906) * 256));
+    session.links[0].rtt = crate::link::rtt::Rtt::new();
+    acknowledge(&mut session, &config, &[(2, 3)]);
+    assert!(!session.links[0].rtt.has_sample());
+}
+
+#[test]
+fn only_a_loss_that_was_none_makes_a_link_bear_more_disorder() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    for n in 0..5 {
+        sent(&mut session, 1, 1_000);
+        acknowledge(&mut session, &config, &[(n, n)]);
+    }
+    sent(&mut session, 5, 1_000);
+    acknowledge(&mut session, &config, &[(8, 8)]);
+    assert_eq!(session.links[0].stats.packets_lost, 1, "three behind");
+    acknowledge(&mut session, &config, &[(5, 9)]);
+    sent(&mut session, 7, 1_000);
+    acknowledge(&mut session, &config, &[(15, 15)]);
+    assert_eq!(session.links[0].stats.packets_lost, 1, "five behind");
+    acknowledge(&mut session, &config, &[(16, 16)]);
+    assert_eq!(session.links[0].stats.packets_lost, 2, "six behind");
+}
+
+#[test]
+fn a_link_with_room_for_a_train_is_held_back_by_the_application_unless_its_queue_is_full() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    // Its window starts with 64 packets of 1 KiB, its trains have 16 of them.
+    for (packets, blocked, grows) in
+        [(47, false, false), (47, true, true), (48, false, true), (31, true, false)]
+    {
+        let mut session = session(&config, &[(Active, 0)]);
+        let before = session.links[0].window.cwnd();
+        assert_eq!((before, session.links[0].train_bytes()), (64 << 10, 16 << 10));
+        session.links[0].blocked = blocked;
+        sent(&mut session, packets, 1_024);
+        acknowledge(&mut session, &config, &[(0, 1)]);
+        let expected = if grows { before + 2_048 } else { before };
+        assert_eq!(session.links[0].window.cwnd(), expected, "{packets} {blocked}");
+    }
+    let mut session = session(&config, &[(Active, 0)]);
+    sent(&mut session, 60, 1_024);
+    acknowledge_queued(&mut session, &config, &[(0, 1)], Duration::ms(30));
+    assert_eq!(session.links[0].window.cwnd(), 64 << 10, "nor does it grow while its packets queue");
+}
+
+#[test]
+fn a_path_that_takes_only_small_packets_any_more_is_noticed() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for (large, noticed) in [(8_000, true), (1_000, false)] {
+        let mut session = session(&config, &[(Active, 0)]);
+        session.links[0].mtu = crate::link::mtu::Mtu::new(1_200, 8_968);
+        session.links[0].mtu.on_probe_acked(NOW, 8_968);
+        for round in 0..6 {
+            assert_eq!(session.links[0].mtu.current(), 8_968);
+            sent(&mut session, 2, large);
+            sent(&mut session, 4, 100);
+            acknowledge(&mut session, &config, &[(round * 6 + 2, round * 6 + 5)]);
+        }
+        assert_eq!(session.links[0].mtu.current() == 1_200, noticed);
+        assert_eq!(session.links[0].stats.packets_lost, 12);
     }
 }
