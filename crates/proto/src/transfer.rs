@@ -230,4 +230,28 @@ mod tests {
         transfer.place(0, 10, |_, _, _, _| {});
         assert_eq!(transfer.place(70, 30, |_, _, _, _| {}), Placed::Complete(BufferId(5)));
     }
+
+    #[test]
+    fn a_piece_that_would_make_one_hole_too_many_is_not_placed() {
+        let message =
+            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
+        let mut transfer = ReceiveTransfer::new(0, 0, &wire::Rts { message, token: 3, total: 1 << 20 });
+        transfer.accept(BufferId(5));
+        let holes = limits::HOLES_MAX as u64;
+        for n in 1..=holes {
+            assert_eq!(transfer.place(n * 30, 10, |_, _, _, _| {}), Placed::Some);
+        }
+        let apart = [0, 41, 30 * holes + 11];
+        for offset in apart {
+            assert_eq!(transfer.place(offset, 10, |_, _, _, _| panic!("placed")), Placed::No);
+        }
+        // What touches a piece from either side makes none.
+        for offset in [20, 70, 30 * holes + 10] {
+            assert_eq!(transfer.place(offset, 10, |_, _, _, _| {}), Placed::Some);
+        }
+        assert_eq!(transfer.cts(9).done, 0);
+        assert_eq!(transfer.place(0, 20, |_, _, _, _| {}), Placed::Some);
+        let cts = wire::Cts { token: 3, transfer: TransferId(9), granted: 1 << 20, done: 40 };
+        assert_eq!(transfer.cts(9), cts);
+    }
 }

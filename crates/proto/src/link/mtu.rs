@@ -319,4 +319,33 @@ mod tests {
         mtu.set_bearer_mtu(Instant(9), 4000);
         assert_eq!((mtu.current(), mtu.poll_probe(Instant(9))), (1472, Some(4000)));
     }
+
+    #[test]
+    fn only_a_probe_between_what_is_known_and_what_the_bearer_takes_is_news() {
+        let mut mtu = Mtu::new(1200, 8972);
+        run(&mut mtu, Instant(0), 4_000);
+        let found = mtu.current();
+        let known = |mtu: &Mtu| (mtu.current(), mtu.is_searching(), mtu.deadline());
+        let before = known(&mtu);
+        for size in [1_200, found - 8, found, 8_973] {
+            mtu.on_probe_acked(Instant(9), size);
+            assert_eq!(known(&mtu), before, "{size}");
+        }
+        mtu.on_probe_acked(Instant(9), 8_972);
+        assert_eq!(mtu.current(), 8_972, "late, but it passed");
+    }
+
+    #[test]
+    fn a_hint_of_what_is_known_or_of_more_where_nothing_is_looked_for_changes_nothing() {
+        let mut mtu = Mtu::new(1200, 8972);
+        let searching = mtu.deadline();
+        mtu.on_hint(Instant(9), 1_200);
+        assert_eq!((mtu.deadline(), mtu.poll_probe(Instant(9))), (searching, Some(8_972)));
+        run(&mut mtu, Instant(9), 4_000);
+        let (found, deadline) = (mtu.current(), mtu.deadline());
+        for hint in [found, found + 100] {
+            mtu.on_hint(Instant(99), hint);
+            assert_eq!((mtu.current(), mtu.is_searching(), mtu.deadline()), (found, false, deadline));
+        }
+    }
 }

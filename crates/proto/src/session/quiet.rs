@@ -91,6 +91,7 @@ mod tests {
         quiet.note(Instant(10), BearerId(3), Instant::NEVER);
         assert_eq!(held(&quiet, 11), [false, false, true], "what was found of the first one is out of date");
         quiet.note_deadline(Instant(50));
+        assert_eq!((held(&quiet, 11), quiet.deadline()), ([false, false, true], Some(Instant(50))));
         quiet.stir();
         assert_eq!((held(&quiet, 12), quiet.deadline()), ([false; 3], None));
     }
