@@ -248,6 +248,13 @@ mod tests {
     }
 
     #[test]
+    fn a_search_that_takes_long_goes_on_where_it_was() {
+        let mut mtu = Mtu::new(1200, 8972);
+        let polled = [0, 61, 122, 183].map(|s| mtu.poll_probe(Instant::ZERO + Duration::s(s)).unwrap());
+        assert_eq!(polled, [8972, 8972, 8972, 5086]);
+    }
+
+    #[test]
     fn a_wider_path_is_noticed_within_a_minute() {
         let mut mtu = Mtu::new(1200, 8972);
         let (_, end) = run(&mut mtu, Instant::ZERO, 1472);
@@ -287,11 +294,12 @@ mod tests {
     fn a_black_hole_is_left_when_only_small_packets_pass() {
         let mut mtu = Mtu::new(1200, 8972);
         run(&mut mtu, Instant::ZERO, 8972);
+        mtu.on_packet_acked(100);
         for _ in 0..20 {
             mtu.on_packet_lost(Instant(9), 8972);
         }
         assert_eq!(mtu.current(), 8972, "a dead link is not a black hole");
-        mtu.on_packet_acked(100);
+        mtu.on_packet_acked(1200);
         mtu.on_packet_lost(Instant(9), 8972);
         assert_eq!((mtu.current(), mtu.poll_probe(Instant(9))), (1200, Some(8972)));
     }

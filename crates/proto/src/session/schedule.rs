@@ -183,6 +183,7 @@ mod tests {
         for n in 1..=3 {
             schedule.enqueue_flow(n, &mut SendFlow::new(key, 0));
         }
+        assert_eq!((schedule.len(), schedule.is_empty()), (3, false));
         let mut account = |index, bytes| {
             schedule.account(Class::Urgent, index, bytes);
             ring(&schedule, Class::Urgent)

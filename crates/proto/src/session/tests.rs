@@ -490,10 +490,10 @@ fn a_path_that_takes_only_small_packets_any_more_is_noticed() {
         for round in 0..6 {
             assert_eq!(session.links[0].mtu.current(), 8_968);
             sent(&mut session, 2, large);
-            sent(&mut session, 4, 100);
-            acknowledge(&mut session, &config, &[(round * 6 + 2, round * 6 + 5)]);
+            sent(&mut session, 9, 100);
+            acknowledge(&mut session, &config, &[(round * 11 + 2, round * 11 + 5)]);
         }
         assert_eq!(session.links[0].mtu.current() == 1_200, noticed);
-        assert_eq!(session.links[0].stats.packets_lost, 12);
+        assert_eq!(session.links[0].stats.packets_lost, 6 * 2 + 5 * 5);
     }
 }

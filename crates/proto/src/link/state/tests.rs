@@ -116,7 +116,7 @@ fn a_suspect_link_that_stays_silent_dies() {
         state.handle_timeout(ms(35)),
         Some(Transition { from: LinkState::Suspect, to: LinkState::Down })
     );
-    assert_eq!((state.downs(), state.penalty(ms(35))), (1, 1000));
+    assert_eq!((state.downs(), state.penalty(ms(35)), state.spurious()), (1, 1000, 0));
     assert_eq!(
         go(&mut state, ms(36), LinkEvent::ProofOfLife),
         LinkState::Down,

@@ -420,11 +420,11 @@ fn the_largest_rate_is_remembered_for_its_span() {
     assert!((10..=12).contains(&filter.max()), "{}", filter.max());
     filter.add(at(201), 60, span);
     assert_eq!(filter.max(), 60);
-    filter.add(at(211), 30, span);
-    filter.add(at(261), 20, span);
-    filter.add(at(316), 5, span);
+    filter.add(at(230), 30, span);
+    filter.add(at(285), 20, span);
+    filter.add(at(335), 5, span);
     assert_eq!(filter.max(), 20, "the second best is too old too");
-    filter.add(at(330), 15, span);
+    filter.add(at(349), 15, span);
     filter.add(at(500), 1, span);
     assert_eq!(filter.max(), 1, "after a silence only the new value is known");
 }
