@@ -783,4 +783,20 @@ mod tests {
         );
         assert_eq!(cut(largest + 1, 55, 1_448, false), None);
     }
+
+    #[test]
+    fn no_more_leaves_than_the_receiver_keeps_in_order_before_the_oldest_is_confirmed() {
+        let (mut flow, _) = flow();
+        let mut credit = SendCredit::initial(u32::MAX, u32::MAX);
+        let window = limits::REORDER_MESSAGES_MAX;
+        assert_eq!(taken(&mut flow, &mut credit, window + 2, 8).len() as u64, window);
+        assert!(flow.fills_window() && !flow.is_idle());
+        flow.confirm_whole(1, 5, |_| panic!("the oldest is missing"));
+        assert_eq!(flow.take(NOW, &mut credit, 1_448, 1_448), None);
+        flow.repeat_whole(0, 1);
+        assert!(!flow.fills_window());
+        assert!(matches!(flow.take(NOW, &mut credit, 1_448, 1_448), Some(Take::Whole { seq: 0, .. })));
+        flow.confirm_whole(0, 1, |_| {});
+        assert_eq!(taken(&mut flow, &mut credit, 0, 8).len(), 2);
+    }
 }

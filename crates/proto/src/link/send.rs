@@ -598,6 +598,8 @@ mod tests {
         (0..10).for_each(|n| _ = sent.push(Instant(n), question()));
         sent.forget_unanswered(Instant(6));
         assert_eq!((sent.inflight_bytes(), sent.trains.len()), (3 * 48, 3));
+        sent.forget_unanswered(Instant(9));
+        assert_eq!((sent.inflight_bytes(), sent.is_empty()), (0, true));
         bundle(&mut sent, Instant(10), 2);
         sent.forget_unanswered(Instant(20));
         assert_eq!((sent.inflight_bytes(), sent.trains.len()), (1500, 1));
@@ -765,6 +767,19 @@ mod tests {
         log.clear();
         assert_eq!(sent.abandon(|item| log.push(item)), 10);
         assert_eq!((numbers(&log).len(), sent.inflight_bytes(), sent.is_empty()), (10, 0, true));
+        assert_eq!(sent.abandon(|_| panic!("lost twice")), 0);
+        let late = sent.acknowledge(&[(0, 11)], |_| {}).unwrap();
+        assert_eq!((late.packets, late.spurious), (0, 10));
+    }
+
+    #[test]
+    fn lists_are_used_again_and_few_are_kept() {
+        let mut sent = Sent::default();
+        (0..100).for_each(|_| sent.recycle(vec![(0, Item::Control { number: 1 })]));
+        assert_eq!(sent.spare.len(), 64);
+        let items = sent.items();
+        assert!(items.is_empty() && items.capacity() > 0);
+        assert_eq!(sent.spare.len(), 63);
     }
 
     #[test]
