@@ -783,6 +783,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_after_the_largest_acknowledged_is_not_lost_however_old() {
+        let mut sent = Sent::default();
+        bundle(&mut sent, Instant(0), 10);
+        bundle(&mut sent, Instant(0), 10);
+        sent.acknowledge(&[(14, 14), (0, 9)], |_| {}).unwrap();
+        let mut log = vec![];
+        assert_eq!(sent.detect(Instant(1_000), Duration(100), |item| log.push(item)), (4, Instant::NEVER));
+        assert_eq!(numbers(&log), [10, 11, 12, 13]);
+    }
+
+    #[test]
     fn time_that_the_driver_was_away_makes_nothing_older() {
         let mut sent = Sent::default();
         bundle(&mut sent, Instant(1_000), 4);

@@ -497,3 +497,18 @@ fn a_path_that_takes_only_small_packets_any_more_is_noticed() {
         assert_eq!(session.links[0].stats.packets_lost, 6 * 2 + 5 * 5);
     }
 }
+
+#[test]
+fn credit_whose_frame_was_lost_is_told_again() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    let (port, other) = (PortId(5), PortId(6));
+    for port in [port, other] {
+        let key = session.receiving.credits.insert(initial_given(port)).unwrap();
+        session.receiving.credit_of.insert(port, key);
+    }
+    session.repeat(&mut vec![Item::Credit { port }, Item::Credit { port: PortId(7) }], 0);
+    assert!(session.receiving.news);
+    let dirty = [port, other].map(|port| session.given_credit(port).unwrap().dirty);
+    assert_eq!(dirty, [true, false]);
+}

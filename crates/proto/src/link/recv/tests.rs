@@ -204,3 +204,16 @@ fn faster_links_are_acknowledged_less_often() {
     }
     assert_eq!(rx.ack_bytes(), ACK_BYTES_MIN);
 }
+
+#[test]
+fn the_sender_is_told_how_much_comes_with_one_call() {
+    let t = Instant::ZERO + Duration::s(5);
+    let mut rx = settled(t);
+    assert_eq!(rx.build(t, LINK).rx_batch_log2, 0);
+    rx.on_batch_end(t, 4 * 65_536, 4);
+    assert_eq!(rx.build(t, LINK).rx_batch_log2, 16);
+    // A single small batch moves the mean by an eighth; none does without a call.
+    rx.on_batch_end(t, 64, 1);
+    rx.on_batch_end(t, 64, 0);
+    assert_eq!((rx.mean_call_bytes, rx.build(t, LINK).rx_batch_log2), ((7 * 65_536 + 64) / 8, 15));
+}
