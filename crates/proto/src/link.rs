@@ -281,3 +281,6 @@ impl Link {
         at
     }
 }
+
+#[cfg(test)]
+mod tests;

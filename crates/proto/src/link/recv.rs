@@ -249,11 +249,6 @@ impl Received {
         self.runs.last().map(|r| r.1)
     }
 
-    /// Arrival of the latest packet; [`Instant::ZERO`] before the first.
-    pub fn last_rx_at(&self) -> Instant {
-        self.last_rx_at
-    }
-
     /// How long the link has been silent.
     pub fn silent_since(&self, now: Instant) -> Duration {
         now.since(self.last_rx_at)
@@ -267,11 +262,6 @@ impl Received {
     /// Packets entered.
     pub fn rx_packets(&self) -> u64 {
         self.packets
-    }
-
-    /// Packets that the network marked as congested, low 32 bits.
-    pub fn ce_count(&self) -> u32 {
-        self.ce_count
     }
 
     /// How much longer than the shortest recent one the latest packet was under way.
