@@ -217,3 +217,12 @@ fn the_sender_is_told_how_much_comes_with_one_call() {
     rx.on_batch_end(t, 64, 0);
     assert_eq!((rx.mean_call_bytes, rx.build(t, LINK).rx_batch_log2), ((7 * 65_536 + 64) / 8, 15));
 }
+
+#[test]
+fn any_packet_of_a_link_ends_its_silence() {
+    let t = Instant::ZERO + Duration::s(5);
+    let mut rx = settled(t);
+    assert_eq!(rx.silent_since(t + Duration::ms(5)), Duration::ms(5));
+    rx.on_duplicate(t + Duration::ms(4));
+    assert_eq!(rx.silent_since(t + Duration::ms(5)), Duration::ms(1));
+}
