@@ -17,6 +17,7 @@ use crate::wire::{self, Frame, Frames, Header, Message, ProbeKind, ProbeReply, R
 use std::collections::VecDeque;
 
 /// Whether a frame was taken. A packet is acknowledged only if all of its frames were (protocol.md §5.4).
+#[derive(PartialEq, Eq, Debug)]
 pub(super) enum Taken {
     Yes,
     /// Not now: the sender keeps it and sends it again.
@@ -87,7 +88,7 @@ impl Session {
         }
     }
 
-    fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
+    pub(super) fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
         match frame {
             Frame::Message(message, payload) => self.on_message(cx, message, payload),
             Frame::Fragment(f, payload) => {

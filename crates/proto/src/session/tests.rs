@@ -1,5 +1,6 @@
 //! Which links serve, and who waits for what: a session whose links are set by hand.
 
+use super::receive::Taken;
 use super::*;
 use crate::id::BufferId;
 use crate::link::send::NewTrain;
@@ -516,4 +517,117 @@ fn credit_whose_frame_was_lost_is_told_again() {
     assert!(session.receiving.news);
     let dirty = [port, other].map(|port| session.given_credit(port).unwrap().dirty);
     assert_eq!(dirty, [true, false]);
+}
+
+/// Memory for everything, or for nothing.
+struct Memory(bool);
+
+impl Store for Memory {
+    fn reserve(&mut self, _: PortId, _: u64, _: bool) -> Option<BufferId> {
+        self.0.then_some(BufferId(7))
+    }
+    fn place(&mut self, _: BufferId, _: u64, _: &[u8]) {}
+    fn discard(&mut self, _: BufferId) {}
+    fn release(&mut self, _: PortId, _: BufferId, _: bool) {}
+    fn has_port(&self, _: PortId) -> bool {
+        true
+    }
+    fn room(&mut self, _: PortId) -> (u64, u32) {
+        (0, 0)
+    }
+}
+
+/// A session that receives: the frames that `call` hands in, and what the application was told and what was dropped.
+fn receive<R>(
+    session: &mut Session,
+    call: impl FnOnce(&mut Session, &mut Cx<'_>) -> R,
+) -> (R, Vec<Event>, Drops) {
+    let config = &Config::new(NodeId(1), Incarnation(1));
+    let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
+    let store = &mut Memory(true);
+    let (events_of, drops_of, faults) = (&mut events, &mut drops, &mut faults);
+    let told = call(session, &mut Cx { now: NOW, config, store, events: events_of, drops: drops_of, faults });
+    (told, events.into(), drops)
+}
+
+fn receiver() -> Session {
+    session(&Config::new(NodeId(1), Incarnation(1)), &[(Active, 0)])
+}
+
+/// The header of message `seq` of a flow to us.
+fn head(seq: u32) -> wire::Message {
+    wire::Message { class: FLOW.class as u8, from: FLOW.to, to: FLOW.from, seq, service: None, tag: None }
+}
+
+fn announce(session: &mut Session, seq: u32, total: u64) -> (Taken, usize) {
+    let rts = wire::Rts { message: head(seq), token: 3, total };
+    let (taken, events, _) = receive(session, |s, cx| s.frame(cx, 0, &wire::Frame::Rts(rts)));
+    (taken, events.iter().filter(|event| matches!(event, Event::Offer { .. })).count())
+}
+
+#[test]
+fn a_large_message_is_offered_once_and_granted_once_it_has_memory() {
+    let large = Config::new(NodeId(1), Incarnation(1)).auto_accept_bytes_max + 1;
+    let mut session = receiver();
+    assert_eq!(announce(&mut session, 0, large), (Taken::Yes, 1));
+    assert_eq!(announce(&mut session, 0, large), (Taken::Yes, 0), "it was asked for already");
+    assert_eq!(announce(&mut session, 1, large), (Taken::Yes, 0), "it is not its turn");
+    let number = session.receiving.waiting[0];
+    assert!(session.accept(number, BufferId(1)) && !session.accept(number, BufferId(2)));
+    assert_eq!((session.receiving.cts.len(), session.receiving.waiting.len()), (1, 1));
+    // At most the limit has memory without a question, and no message is longer than the longest.
+    assert_eq!(announce(&mut receiver(), 0, large - 1), (Taken::Yes, 0));
+    assert_eq!(announce(&mut receiver(), 0, limits::MESSAGE_BYTES_MAX).0, Taken::Yes);
+    for total in [0, limits::MESSAGE_BYTES_MAX + 1] {
+        assert_eq!(announce(&mut receiver(), 0, total).0, Taken::Breach);
+    }
+}
+
+#[test]
+fn messages_still_under_way_count_against_the_credit_of_their_port() {
+    let whole = |session: &mut Session, seq| {
+        let (taken, events, _) =
+            receive(session, |s, cx| s.frame(cx, 0, &wire::Frame::Message(head(seq), &[1; 8])));
+        (taken, events.len())
+    };
+    let mut session = receiver();
+    assert_eq!(whole(&mut session, 0), (Taken::Yes, 1));
+    let key = session.receiving.credit_of[&FLOW.from];
+    let given = session.receiving.credits.get_mut(key).unwrap();
+    given.limit_messages = 4;
+    assert_eq!(whole(&mut session, 4), (Taken::Breach, 0), "one was received, three are under way, and it");
+    assert_eq!(whole(&mut session, 3), (Taken::Yes, 0), "one was received, two are under way, and it");
+    assert_eq!(session.given_credit(FLOW.from).unwrap().gaps, 2);
+    assert_eq!((whole(&mut session, 1), whole(&mut session, 2)), ((Taken::Yes, 1), (Taken::Yes, 2)));
+    let given = session.given_credit(FLOW.from).unwrap();
+    assert_eq!((given.received_messages, given.received_bytes, given.gaps), (4, 256, 0));
+    assert_eq!(whole(&mut session, 4), (Taken::Breach, 0));
+}
+
+#[test]
+fn pieces_keep_within_their_message_and_within_its_holes() {
+    let piece = |session: &mut Session, total, offset, len: usize| {
+        let payload = vec![1; len];
+        let (taken, _, drops) = receive(session, |s, cx| {
+            let f = wire::Fragment { message: head(0), total, offset };
+            s.frame(cx, 0, &wire::Frame::Fragment(f, &payload))
+        });
+        (taken, drops.holes)
+    };
+    let most = limits::EAGER_BYTES_MAX as u32;
+    for (total, offset, len) in [(0, 0, 0), (most + 1, 0, 8), (100, 93, 8)] {
+        assert_eq!(piece(&mut receiver(), total, offset, len), (Taken::Breach, 0));
+    }
+    let mut session = receiver();
+    let holes = limits::HOLES_MAX as u32;
+    for n in 1..=holes {
+        assert_eq!(piece(&mut session, most, n * 15, 5), (Taken::Yes, 0));
+    }
+    for offset in [0, 21, 15 * holes + 6] {
+        assert_eq!(piece(&mut session, most, offset, 5), (Taken::No, 1));
+    }
+    for offset in [10, 35, 15 * holes + 5] {
+        assert_eq!(piece(&mut session, most, offset, 5), (Taken::Yes, 0), "it touches another");
+    }
+    assert_eq!(piece(&mut session, most - 1, 0, 10), (Taken::Breach, 0), "another length than before");
 }
