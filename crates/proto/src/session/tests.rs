@@ -631,3 +631,94 @@ fn pieces_keep_within_their_message_and_within_its_holes() {
     }
     assert_eq!(piece(&mut session, most - 1, 0, 10), (Taken::Breach, 0), "another length than before");
 }
+
+#[test]
+fn each_flow_that_finds_no_room_is_refused_once() {
+    let mut session = receiver();
+    let mut refused = |m: wire::Message| {
+        let config = &Config::new(NodeId(1), Incarnation(1));
+        let taken = with_cx(config, |cx| session.frame(cx, 0, &wire::Frame::Message(m, &[1; 8])));
+        assert_eq!(taken, Taken::No);
+        (session.receiving.refuse.len(), session.stats.messages_refused)
+    };
+    assert_eq!((refused(head(0)), refused(head(0))), ((1, 1), (1, 2)));
+    assert_eq!(refused(wire::Message { from: PortId(77), ..head(0) }), (2, 3));
+    assert_eq!(refused(wire::Message { to: PortId(77), ..head(0) }), (3, 4));
+    assert_eq!(refused(wire::Message { class: Class::Urgent as u8, ..head(0) }), (4, 5));
+}
+
+#[test]
+fn a_port_asks_for_credit_when_little_is_left() {
+    // What is left after a message of 64 bytes, and whether more is wanted.
+    for (bytes, messages, wanted) in
+        [(1 << 20, 8_192, false), ((1 << 20) - 1, 8_192, true), (1 << 20, 8_191, true)]
+    {
+        let mut session = receiver();
+        let key = session.receiving.credits.insert(initial_given(FLOW.from)).unwrap();
+        session.receiving.credit_of.insert(FLOW.from, key);
+        let given = session.receiving.credits.get_mut(key).unwrap();
+        (given.told_bytes, given.told_messages) = (bytes + 64, messages + 1);
+        receive(&mut session, |s, cx| s.frame(cx, 0, &wire::Frame::Message(head(0), &[1; 8])));
+        assert_eq!(session.credit_wanted.contains(&FLOW.from), wanted, "{bytes} {messages}");
+    }
+}
+
+#[test]
+fn only_the_answer_to_its_own_request_lets_a_link_join() {
+    let (join, liveness) = (wire::ProbeKind::Join, wire::ProbeKind::Liveness);
+    for (kind, about, joins) in [(join, 0, true), (join, 1, false), (liveness, 0, false)] {
+        let config = Config::new(NodeId(1), Incarnation(1));
+        let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+        session.links[0].state = crate::link::state::State::new(NOW);
+        let about = LinkId(about);
+        let (id, size, carrier) = (1, 0, true);
+        let (last_rx, next_tx, last_rx_age, stall_us) = (0, 0, 0, 0);
+        let reply =
+            wire::ProbeReply { kind, carrier, about, size, id, last_rx, next_tx, last_rx_age, stall_us };
+        receive(&mut session, |s, cx| s.frame(cx, 0, &wire::Frame::ProbeReply(reply)));
+        assert_eq!(session.links[0].usable(), joins, "{kind:?} {about:?}");
+    }
+}
+
+#[test]
+fn a_link_that_was_heard_of_since_is_not_dead_because_its_peer_once_said_so() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    // The peer had sent so many packets when it gave the link up; we heard of ten, or of none.
+    for (heard, sent, dead) in [(10, 10, true), (10, 9, false), (10, 20, true), (0, 0, true)] {
+        let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+        for number in 0..heard {
+            session.links[0].received.record(NOW, number, 100, NOW.stamp(), true, false, false);
+        }
+        let set = wire::LinkSet { control: 0, link: LinkId(0), status: LinkStatus::Down, number: sent };
+        let (kind, to) = (PacketType::Data, SessionId(1));
+        let header = wire::Header { kind, flags: 0, link: LinkId(1), to, number: 0, stamp: 0, check: 0 };
+        let mut packet = Vec::new();
+        header.emit(&mut packet);
+        receive(&mut session, |s, cx| {
+            assert_eq!(s.frame(cx, 1, &wire::Frame::LinkSet(set)), Taken::Yes);
+            s.handle_packet(cx, 1, &header, &packet, false);
+        });
+        assert_eq!(session.links[0].usable(), !dead, "{heard} {sent}");
+        assert!(session.links[1].usable());
+    }
+}
+
+#[test]
+fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    let other = FlowKey { to: PortId(9), ..FLOW };
+    for key in [FLOW, other] {
+        assert!(session.send(NOW, key, Outgoing { buffer: BufferId(1), len: 8, service: None, tag: None }));
+        let (from, to, class) = (key.from, key.to, key.class as u8);
+        let reason = wire::RefuseReason::NoRoom;
+        let refuse = wire::Refuse { control: 0, from, to, seq: 0, class, reason, retry_after_us: 500 };
+        receive(&mut session, |s, cx| s.frame(cx, 0, &wire::Frame::Refuse(refuse)));
+    }
+    let waits = |s: &Session| {
+        [FLOW, other].map(|k| s.sending.flows.get(s.sending.by_key[&k]).unwrap().retry_at() > NOW)
+    };
+    assert_eq!(waits(&session), [true; 2]);
+    session.on_credit(&wire::Credit { port: FLOW.to, messages: 5_000, bytes: 1 << 30 });
+    assert_eq!(waits(&session), [false, true]);
+}
