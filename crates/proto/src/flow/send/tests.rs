@@ -1,0 +1,266 @@
+use super::*;
+use crate::flow::Class;
+use crate::id::PortId;
+
+fn flow() -> (SendFlow, SendCredit) {
+    let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+    (SendFlow::new(key, 0), SendCredit::initial(1 << 20, 100))
+}
+
+fn message(n: u64, len: u64) -> Outgoing {
+    Outgoing { buffer: BufferId(n), len, service: None, tag: None }
+}
+
+#[test]
+fn messages_leave_in_order_and_within_credit() {
+    let (mut flow, mut credit) = flow();
+    credit.limit_messages = 2;
+    for n in 0..3 {
+        flow.push(message(n, 64));
+    }
+    let now = Instant(5);
+    for n in 0..2 {
+        let take = flow.take(now, &mut credit, 1000, 1400).unwrap();
+        assert_eq!(take, Take::Whole { seq: n, message: message(n, 64) });
+    }
+    assert_eq!(flow.take(now, &mut credit, 1000, 1400), None);
+    assert!(credit.raise(1 << 20, 3));
+    assert!(matches!(flow.take(now, &mut credit, 1000, 1400), Some(Take::Whole { seq: 2, .. })));
+    assert_eq!(credit.used_bytes, 192);
+}
+
+#[test]
+fn a_long_message_is_cut_to_the_room_and_freed_when_all_parts_are_confirmed() {
+    let (mut flow, mut credit) = flow();
+    flow.push(message(9, 3000));
+    let mut parts = vec![];
+    while let Some(Take::Part { offset, len, .. }) = flow.take(Instant(1), &mut credit, 1448, 1448) {
+        parts.push((offset, len));
+    }
+    assert_eq!(parts, [(0, 1424), (1424, 1424), (2848, 152)]);
+    flow.repeat_part(0, 1424, 1424);
+    flow.confirm_part(0, 0, 1424, |_| panic!("freed early"));
+    flow.confirm_part(0, 2848, 152, |_| panic!("freed early"));
+    let again = flow.take(Instant(1), &mut credit, 1448, 1448);
+    assert!(matches!(again, Some(Take::Part { offset: 1424, len: 1424, .. })), "{again:?}");
+    let mut freed = vec![];
+    flow.confirm_part(0, 1424, 1424, |m| freed.push(m.buffer));
+    assert_eq!(freed, [BufferId(9)]);
+    assert!(flow.is_idle());
+    assert_eq!(credit.used_messages, 1, "a repetition is not charged again");
+}
+
+#[test]
+fn what_was_confirmed_meanwhile_is_not_repeated() {
+    let (mut flow, mut credit) = flow();
+    for n in 0..3 {
+        flow.push(message(n, 8));
+        flow.take(Instant(1), &mut credit, 1000, 1400).unwrap();
+    }
+    flow.repeat_whole(0, 3);
+    flow.confirm_whole(0, 2, |_| {});
+    assert!(matches!(flow.take(Instant(1), &mut credit, 1000, 1400), Some(Take::Whole { seq: 2, .. })));
+    assert_eq!(flow.take(Instant(1), &mut credit, 1000, 1400), None);
+}
+
+#[test]
+fn numbers_expand_around_the_expected_one() {
+    assert_eq!(expand(5, 0x1_0000_0003), 0x1_0000_0005);
+    assert_eq!(expand(0xffff_ffff, 0x1_0000_0003), 0xffff_ffff);
+    assert_eq!(expand(1, 0xffff_fff0), 0x1_0000_0001);
+}
+
+#[test]
+fn failing_tells_what_was_never_sent() {
+    let (mut flow, mut credit) = flow();
+    for n in 0..3 {
+        flow.push(message(n, 8));
+    }
+    flow.take(Instant(1), &mut credit, 1000, 1400).unwrap();
+    let mut told = vec![];
+    flow.end(None, |m, fate| told.push((m.buffer.0, fate)));
+    assert_eq!(told, [(0, Fate::Unknown), (1, Fate::NotSent), (2, Fate::NotSent)]);
+}
+
+const NOW: Instant = Instant(1_000_000);
+
+/// Hands in `count` messages of `len` bytes, and takes out what may leave.
+fn taken(flow: &mut SendFlow, credit: &mut SendCredit, count: u64, len: u64) -> Vec<Take> {
+    (0..count).for_each(|n| _ = flow.push(message(n, len)));
+    std::iter::from_fn(|| flow.take(NOW, credit, 1_448, 1_448)).collect()
+}
+
+#[test]
+fn credit_is_kept_to_the_byte_and_to_the_message() {
+    for (bytes, messages, leave) in [(256, 100, 4), (255, 100, 3), (320, 3, 3), (0, 100, 0), (320, 0, 0)] {
+        let (mut flow, _) = flow();
+        let mut credit = SendCredit::initial(bytes, messages);
+        assert_eq!(taken(&mut flow, &mut credit, 5, 64).len(), leave);
+        assert!(!flow.ready(NOW, &credit));
+        assert!(!credit.raise(bytes as u64, messages), "nothing new");
+        assert!(credit.raise(bytes as u64 + 1_000, messages));
+        assert!(credit.raise(0, messages + 100));
+        assert!(flow.ready(NOW, &credit));
+        assert_eq!(taken(&mut flow, &mut credit, 0, 64).len(), 5 - leave);
+        assert_eq!((credit.used_bytes, credit.used_messages, flow.unconfirmed()), (320, 5, 5));
+    }
+}
+
+#[test]
+fn a_message_under_way_needs_no_more_credit_and_numbers_go_on() {
+    let (mut flow, mut credit) = flow();
+    assert_eq!(flow.next_bytes(), None);
+    assert_eq!((flow.push(message(0, 3_000)), flow.push(message(1, 8))), (0, 1));
+    assert!(flow.take(NOW, &mut credit, 1_448, 1_448).is_some());
+    (credit.limit_bytes, credit.limit_messages) = (0, 0);
+    assert!(flow.ready(NOW, &credit) && flow.next_bytes() == Some(3_000));
+    assert!(flow.take(NOW, &mut credit, 1_448, 1_448).is_some());
+    assert!(matches!(flow.take(NOW, &mut credit, 1_448, 1_448), Some(Take::Part { offset: 2_848, .. })));
+    assert!(!flow.ready(NOW, &credit) && flow.next_bytes() == Some(8));
+    flow.confirm_message(0, |_| {});
+    assert_eq!((flow.push(message(2, 8)), flow.unconfirmed()), (2, 2));
+}
+
+#[test]
+fn a_refused_flow_waits_twice_as_long_each_time_up_to_a_bound() {
+    let (mut flow, mut credit) = flow();
+    taken(&mut flow, &mut credit, 2, 8);
+    flow.repeat_whole(0, 2);
+    let mut now = NOW;
+    for ms in [1, 2, 4, 8, 16, 32, 32, 32, 32, 32, 32] {
+        flow.refused(now, Duration::ms(1));
+        flow.refused(now, Duration::ms(1));
+        let end = now + Duration::ms(ms);
+        assert_eq!((flow.retry_at(), flow.wakes_at(now)), (end, end));
+        now = Instant(end.0 - 1);
+        assert!(!flow.ready(now, &credit) && flow.take(now, &mut credit, 1_448, 1_448).is_none());
+        now = end;
+        assert!(flow.ready(now, &credit) && flow.wakes_at(now) == Instant::NEVER);
+    }
+    assert!(flow.take(now, &mut credit, 1_448, 1_448).is_some());
+    flow.confirm_whole(0, 1, |_| {});
+    flow.refused(now, Duration::ms(1));
+    assert_eq!(flow.retry_at(), now + Duration::ms(1), "something was taken in between");
+    flow.unblock();
+    assert!(flow.ready(now, &credit));
+    flow.refused(now, Duration::ms(1));
+    assert_eq!(flow.retry_at(), now + Duration::ms(1), "and credit forgives too");
+}
+
+#[test]
+fn an_empty_message_is_repeated_once_and_not_after_it_arrived() {
+    let (mut flow, mut credit) = flow();
+    assert_eq!(taken(&mut flow, &mut credit, 3, 0).len(), 3);
+    flow.confirm_whole(1, 1, |_| panic!("it waits for the first"));
+    flow.repeat_whole(0, 3);
+    let again = |flow: &mut SendFlow, credit: &mut SendCredit| flow.take(NOW, credit, 1_448, 1_448);
+    assert_eq!(flow.take(NOW, &mut credit, 8, 1_448), None, "no room");
+    for seq in [0, 2] {
+        assert_eq!(again(&mut flow, &mut credit), Some(Take::Whole { seq, message: message(seq, 0) }));
+    }
+    assert_eq!(again(&mut flow, &mut credit), None);
+    flow.repeat_whole(2, 1);
+    flow.confirm_whole(2, 1, |_| {});
+    assert_eq!(again(&mut flow, &mut credit), None);
+}
+
+#[test]
+fn an_announcement_is_repeated_with_its_token_where_there_is_room() {
+    let (mut flow, mut credit) = flow();
+    let large = limits::EAGER_BYTES_MAX + 1;
+    let first = taken(&mut flow, &mut credit, 1, large);
+    assert_eq!(first, [Take::Announce { seq: 0, message: message(0, large), token: None }]);
+    assert_eq!((credit.used_bytes, credit.used_messages), (0, 1), "its bytes have credit of their own");
+    flow.announced(0, 7);
+    flow.repeat_whole(0, 1);
+    assert_eq!(flow.take(NOW, &mut credit, ANNOUNCE_BYTES - 1, 1_448), None);
+    let again = flow.take(NOW, &mut credit, ANNOUNCE_BYTES, 1_448);
+    assert_eq!(again, Some(Take::Announce { seq: 0, message: message(0, large), token: Some(7) }));
+    assert_eq!(flow.take(NOW, &mut credit, 1_448, 1_448), None);
+    let mut freed = 0;
+    flow.confirm_message(0, |_| freed += 1);
+    assert_eq!((freed, flow.is_idle()), (1, true));
+}
+
+#[test]
+fn of_a_piece_that_was_lost_just_that_is_repeated() {
+    let (mut flow, mut credit) = flow();
+    let pieces = taken(&mut flow, &mut credit, 1, 65_536);
+    let (offset, len) = (1_424, 1_424);
+    assert!(matches!(pieces[1], Take::Part { offset: 1_424, len: 1_424, .. }));
+    flow.repeat_part(0, offset, len);
+    flow.repeat_part(0, offset, len);
+    // In two goes: what is left of it is still to be repeated.
+    let cut = flow.take(NOW, &mut credit, 24 + 800, 1_448);
+    assert!(matches!(cut, Some(Take::Part { offset: 1_424, len: 800, .. })), "{cut:?}");
+    let rest = flow.take(NOW, &mut credit, 1_448, 1_448);
+    assert!(matches!(rest, Some(Take::Part { offset: 2_224, len: 624, .. })), "{rest:?}");
+    assert_eq!(flow.take(NOW, &mut credit, 1_448, 1_448), None);
+}
+
+#[test]
+fn only_a_message_that_cannot_have_been_taken_is_called_refused() {
+    for (repeated, fates) in [
+        (false, [Fate::Unknown, Fate::Refused, Fate::Refused, Fate::Refused]),
+        (true, [Fate::Unknown, Fate::Unknown, Fate::Unknown, Fate::NotSent]),
+    ] {
+        let (mut flow, mut credit) = flow();
+        assert_eq!(taken(&mut flow, &mut credit, 2, 8).len(), 2);
+        flow.push(message(2, 3_000));
+        assert!(flow.take(NOW, &mut credit, 1_448, 1_448).is_some(), "the first of its pieces");
+        flow.push(message(3, 8));
+        if repeated {
+            flow.repeat_whole(1, 1);
+        }
+        let mut told = vec![];
+        flow.end(Some(1), |_, fate| told.push(fate));
+        assert_eq!(told, fates);
+        assert!(flow.is_idle() && flow.take(NOW, &mut credit, 1_448, 1_448).is_none());
+    }
+}
+
+#[test]
+fn a_message_is_cut_only_where_that_is_worth_a_packet_more() {
+    let (service, tag) = (Some(ServiceAddress::new(1, 2)), Some(3));
+    let cut = |len: u64, room: usize, packet_room: usize, extra: bool| {
+        let (service, tag) = if extra { (service, tag) } else { (None, None) };
+        let message = Outgoing { buffer: BufferId(0), len, service, tag };
+        match piece(0, message, 0, len, room, packet_room) {
+            Some(Take::Part { len, .. }) => Some(len as u64),
+            Some(Take::Whole { .. }) => Some(len),
+            Some(Take::Announce { .. }) => Some(0),
+            None => None,
+        }
+    };
+    // Whole, where header, service, tag and padding leave room for it.
+    assert_eq!((cut(100, 120, 1_448, false), cut(100, 119, 1_448, false)), (Some(100), None));
+    assert_eq!((cut(100, 136, 1_448, true), cut(100, 135, 1_448, true)), (Some(100), None));
+    // A fresh packet would take it whole: a quarter of it at least, and 128 bytes.
+    assert_eq!((cut(1_200, 24 + 304, 1_448, false), cut(1_200, 24 + 303, 1_448, false)), (Some(304), None));
+    assert_eq!((cut(400, 24 + 128, 1_448, false), cut(400, 24 + 127, 1_448, false)), (Some(128), None));
+    // No packet takes it whole.
+    assert_eq!((cut(9_000, 24 + 128, 1_448, false), cut(9_000, 24 + 127, 1_448, false)), (Some(128), None));
+    assert_eq!((cut(9_000, 40 + 128, 1_448, true), cut(9_000, 40 + 127, 1_448, true)), (Some(128), None));
+    let largest = limits::EAGER_BYTES_MAX;
+    assert_eq!(
+        (cut(largest, 1_448, 1_448, false), cut(largest + 1, 56, 1_448, false)),
+        (Some(1_424), Some(0))
+    );
+    assert_eq!(cut(largest + 1, 55, 1_448, false), None);
+}
+
+#[test]
+fn no_more_leaves_than_the_receiver_keeps_in_order_before_the_oldest_is_confirmed() {
+    let (mut flow, _) = flow();
+    let mut credit = SendCredit::initial(u32::MAX, u32::MAX);
+    let window = limits::REORDER_MESSAGES_MAX;
+    assert_eq!(taken(&mut flow, &mut credit, window + 2, 8).len() as u64, window);
+    assert!(flow.fills_window() && !flow.is_idle());
+    flow.confirm_whole(1, 5, |_| panic!("the oldest is missing"));
+    assert_eq!(flow.take(NOW, &mut credit, 1_448, 1_448), None);
+    flow.repeat_whole(0, 1);
+    assert!(!flow.fills_window());
+    assert!(matches!(flow.take(NOW, &mut credit, 1_448, 1_448), Some(Take::Whole { seq: 0, .. })));
+    flow.confirm_whole(0, 1, |_| {});
+    assert_eq!(taken(&mut flow, &mut credit, 0, 8).len(), 2);
+}
