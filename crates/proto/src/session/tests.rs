@@ -722,3 +722,85 @@ fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
     session.on_credit(&wire::Credit { port: FLOW.to, messages: 5_000, bytes: 1 << 30 });
     assert_eq!(waits(&session), [false, true]);
 }
+
+#[test]
+fn more_credit_is_told_when_it_is_worth_a_frame_or_its_sender_may_be_waiting_for_it() {
+    let (eager, much, many) = (2 * limits::EAGER_BYTES_MAX, 1 << 20, 1_000);
+    // What is left of bytes and messages, how much more there is of each, and whether that is told.
+    for (left, more, told) in [
+        ((eager - 1, many), (1, 0), true),
+        ((eager, many), (1, 0), false),
+        ((eager - 1, many), (0, 0), false),
+        ((much, 1), (0, 1), true),
+        ((much, 2), (0, 1), false),
+        ((much, 1), (0, 0), false),
+        ((much, many), (much / 2 - 1, 0), false),
+        ((much, many), (much / 2, 0), true),
+        ((much, many), (0, many / 2 - 1), false),
+        ((much, many), (0, many / 2), true),
+        ((much, 20), (0, 15), false),
+        ((much, 20), (0, 16), true),
+    ] {
+        let mut session = receiver();
+        let key = session.receiving.credits.insert(initial_given(FLOW.from)).unwrap();
+        session.receiving.credit_of.insert(FLOW.from, key);
+        let given = session.receiving.credits.get_mut(key).unwrap();
+        (given.received_bytes, given.received_messages) = (640, 10);
+        (given.told_bytes, given.told_messages) = (640 + left.0, 10 + left.1);
+        (given.limit_bytes, given.limit_messages) = (given.told_bytes, given.told_messages);
+        let (bytes, messages) = (given.told_bytes + more.0, given.told_messages + more.1);
+        session.give_credit(FLOW.from, bytes, messages);
+        let given = session.given_credit(FLOW.from).unwrap();
+        assert_eq!((given.limit_bytes, given.limit_messages), (bytes, messages));
+        assert_eq!((given.dirty, session.receiving.news), (told, told), "{left:?} {more:?}");
+    }
+}
+
+#[test]
+fn a_peer_in_doubt_is_asked_and_given_up_unless_it_answers() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for answers in [false, true] {
+        let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+        session.note_isolation(NOW);
+        session.doubt(NOW);
+        session.doubt(NOW + Duration::ms(20));
+        assert!(session.links.iter().all(|link| link.probe == Some(wire::ProbeKind::Liveness)));
+        if answers {
+            session.last_proof_at = NOW + Duration(1);
+        }
+        assert!(!session.is_lost(NOW + DOUBT - Duration(1)));
+        assert_eq!(session.is_lost(NOW + DOUBT), !answers);
+    }
+}
+
+#[test]
+fn a_link_that_confirms_nothing_is_in_doubt_then_suspect_then_dead() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Active, 0)]);
+    sent(&mut session, 5, 1_000);
+    let mut wait = |until: &dyn Fn(&Link) -> Instant| {
+        let now = until(&session.links[0]);
+        let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
+        let (config, store) = (&config, &mut Memory(true));
+        let (events_of, drops_of, faults_of) = (&mut events, &mut drops, &mut faults);
+        let mut cx = Cx { now, config, store, events: events_of, drops: drops_of, faults: faults_of };
+        session.handle_timeout(&mut cx);
+        let link = &mut session.links[0];
+        let asked = link.probe.take();
+        (link.state.state(), link.pto_count, link.stats.packets_lost, asked, events.len())
+    };
+    use crate::link::state::LinkState::{Down, Suspect, Up};
+    let liveness = Some(wire::ProbeKind::Liveness);
+    assert_eq!(wait(&|link| link.pto_at() - Duration(1)), (Up, 0, 0, None, 0));
+    assert_eq!(wait(&Link::pto_at), (Up, 1, 0, liveness, 0));
+    assert_eq!(wait(&Link::pto_at), (Suspect, 2, 0, liveness, 1));
+    assert_eq!(wait(&|link| link.state.deadline() - Duration(1)), (Suspect, 2, 0, None, 0));
+    assert_eq!(wait(&|link| link.state.deadline()), (Down, 0, 5, None, 1), "what it carried is lost");
+    assert_eq!(
+        (session.is_up(), session.links[0].stats.failures, session.links[1].usable()),
+        (true, 1, true)
+    );
+    session.links[0].pto_count = 3;
+    with_cx(&config, |cx| session.link_event(cx, 0, LinkEvent::Joined));
+    assert_eq!((session.links[0].usable(), session.links[0].pto_count), (true, 0), "a new life");
+}
