@@ -804,3 +804,15 @@ fn a_link_that_confirms_nothing_is_in_doubt_then_suspect_then_dead() {
     with_cx(&config, |cx| session.link_event(cx, 0, LinkEvent::Joined));
     assert_eq!((session.links[0].usable(), session.links[0].pto_count), (true, 0), "a new life");
 }
+
+#[test]
+fn a_request_to_join_is_answered_and_returned_and_other_questions_are_not_returned() {
+    use wire::ProbeKind::{Join, Liveness, State};
+    for (kind, answers, returned) in [(Join, 1, Some(Join)), (State, 1, None), (Liveness, 0, None)] {
+        let mut session = receiver();
+        session.links[0].state = crate::link::state::State::new(NOW);
+        let probe = wire::Probe { id: 1, about: LinkId(0), kind, target: 0, size: 0 };
+        receive(&mut session, |s, cx| s.frame(cx, 0, &wire::Frame::Probe(probe)));
+        assert_eq!((session.links[0].replies.len(), session.links[0].probe), (answers, returned));
+    }
+}
