@@ -107,6 +107,8 @@ struct Attached {
     checked_at: Instant,
     /// When all its sockets were looked at.
     looked_at: Instant,
+    /// When beacons were looked for.
+    beacons_at: Instant,
     send_buffer: u32,
     loopback: bool,
 }
@@ -178,13 +180,14 @@ impl Engine {
     }
 
     fn attach(&mut self, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
-        let (checked_at, looked_at) = (Instant::ZERO, Instant::ZERO);
+        let (checked_at, looked_at, beacons_at) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
         self.bearers.push(Attached {
             bearer,
             id,
             blocked: false,
             checked_at,
             looked_at,
+            beacons_at,
             send_buffer: 0,
             loopback,
         });

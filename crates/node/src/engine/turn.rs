@@ -15,7 +15,7 @@ use std::io::IoSlice;
 /// Quiet sockets are looked at so often: each empty look is a system call.
 const QUIET_SPAN: Duration = Duration::us(20);
 /// Beacons may wait.
-const BEACON_TURNS: u64 = 256;
+const BEACON_SPAN: Duration = Duration::ms(1);
 /// Coming later than this to a deadline is a stall of this machine, not a silence of others.
 const STALL: Duration = Duration::ms(2);
 /// How often a full bearer is asked whether it has room again.
@@ -99,7 +99,9 @@ impl Engine {
                 entry.looked_at = now;
             }
             self.receive_from(index, now, budget, (everywhere, thorough), work);
-            if thorough || self.turns.is_multiple_of(BEACON_TURNS) {
+            let entry = &mut self.bearers[index];
+            if thorough || now.since(entry.beacons_at) >= BEACON_SPAN {
+                entry.beacons_at = now;
                 self.receive_beacons(index, now, work);
             }
         }
