@@ -248,7 +248,11 @@ impl Bearer for UdpBearer {
             batch.iter().skip(first).for_each(|group| express.on_datagram(&group.from));
         }
         let rest = datagrams < GROUPS_PER_CALL || express.has_waited();
-        Ok(packets + datagrams + express.recv(batch, rest).packets)
+        let sum = packets + datagrams + express.recv(batch, rest).packets;
+        if thorough {
+            express.note_idle(sum == 0);
+        }
+        Ok(sum)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {

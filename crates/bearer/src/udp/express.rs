@@ -27,7 +27,9 @@ use peer::{Peer, Way};
 const PEERS_MAX: usize = 16;
 /// A neighbour gives way to another when so many packets went to others since its last.
 const STALE_PACKETS: u32 = 1_024;
-/// Looks in a row that found nothing, after which a pending error is taken off the socket.
+/// Frames taken off the ring by one look, so that a flood of questions or rubbish cannot hold the turn.
+const FRAMES_PER_LOOK: usize = 256;
+/// Thorough looks in a row that found nothing, after which a pending error is taken off the socket.
 const IDLE_LOOKS: u32 = 64;
 
 /// A frame waits for so many full reads of the datagrams before it.
@@ -162,7 +164,10 @@ impl Express {
     /// these `were_read`.
     pub fn recv(&mut self, batch: &mut RxBatch, were_read: bool) -> Found {
         let mut found = Found::default();
-        while batch.spare() > 0 {
+        for _ in 0..FRAMES_PER_LOOK {
+            if batch.spare() == 0 {
+                break;
+            }
             let Some(bytes) = self.socket.peek() else { break };
             let Some((frame, packet)) = Frame::parse(bytes, &self.local.address) else {
                 self.socket.pass();
@@ -193,7 +198,6 @@ impl Express {
             }
         }
         self.carried.1 += found.packets as u64;
-        self.note_idle(found);
         found
     }
 
@@ -203,9 +207,10 @@ impl Express {
         self.waits == 0
     }
 
-    /// The descriptor counts as ready as long as an error is pending, such as that the interface was down.
-    fn note_idle(&mut self, found: Found) {
-        self.idle_looks = if found == Found::default() { self.idle_looks + 1 } else { 0 };
+    /// Notes what a thorough look found: the descriptor counts as ready as long as an error is pending, such as that the
+    /// interface was down.
+    pub fn note_idle(&mut self, idle: bool) {
+        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
         if self.idle_looks == IDLE_LOOKS {
             self.socket.clear_error();
             self.idle_looks = 0;

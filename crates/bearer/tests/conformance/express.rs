@@ -1,6 +1,7 @@
 //! Express frames between two hosts: used where they can be, and never at the price of order or of a link's truth.
 
 use polyrail_bearer::{Bearer, UdpBearer, UdpConfig};
+use polyrail_sys::epoll::{Epoll, Events, Interest};
 
 use crate::media::Veth;
 use crate::tools::{Train, numbered, receive, receive_now, send_ok};
@@ -150,4 +151,26 @@ fn drop_at(veth: &Veth, side: usize, packets: &str) {
         &format!("add chain netdev holes in {{ type filter hook ingress device {device} priority 0 ; }}"),
     );
     host.command("nft", &format!("add rule netdev holes in {packets} drop"));
+}
+
+#[test]
+fn an_interface_that_goes_down_keeps_nobody_awake() {
+    let Some((veth, mut a, mut b)) = pair("an_interface_that_goes_down_keeps_nobody_awake") else { return };
+    let packets = *a.fds().data.last().unwrap();
+    let is_ready = move || {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::new(1));
+        epoll.add(packets, 0, Interest::READ).unwrap();
+        epoll.wait(&mut events, Some(0)).unwrap() == 1
+    };
+    veth.host(0).ip("link set va down");
+    assert!(is_ready(), "the error is pending");
+    for _ in 0..100 {
+        receive_now(&mut a);
+    }
+    assert!(!is_ready());
+    veth.host(0).ip("link set va up");
+    veth.host(0).await_running("va");
+    veth.host(1).await_running("vb");
+    exchange(&mut a, &mut b, 2 * ENOUGH);
+    assert!(frames(&a).0 > 50, "frames go on when it is back");
 }
