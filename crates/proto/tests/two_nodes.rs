@@ -221,3 +221,31 @@ fn a_peer_that_falls_silent_is_missed_and_what_it_had_is_given_back() {
         assert_eq!(host.memory.in_use(), (0, 0));
     }
 }
+
+#[test]
+fn a_farewell_that_overtakes_all_acknowledgements_confirms_what_has_arrived() {
+    for (count, len) in [(20, 3_000), (5, 60_000), (1, 300_000)] {
+        expect_confirmed_by_farewell(count, len);
+    }
+}
+
+fn expect_confirmed_by_farewell(count: u64, len: usize) {
+    let (mut world, ports) = pair();
+    let to = Destination::Port(PortAddress { node: IDS[1], port: ports[1] });
+    let now = world.now;
+    for tag in 0..count {
+        assert!(world.hosts[0].send(now, ports[0], to, Class::Normal, tag, &body(tag, len)));
+    }
+    // All of it arrives; what the receiver says about the last of it does not.
+    let of_sender = |packet: &world::Packet| (0..2).any(|medium| packet.from == world::address(medium, 0));
+    assert!(world.run_while(1_000, |w| (w.hosts[1].arrivals.len() as u64) < count));
+    world.wire.retain(of_sender);
+    let now = world.now;
+    world.hosts[1].core(|node, memory| node.leave(now, memory));
+    for _ in 0..4 {
+        world.step(Duration::us(50), |_| true);
+    }
+    let host = &world.hosts[0];
+    assert!(host.news.iter().any(|e| matches!(e, Event::PeerDown { left: true, .. })));
+    assert_eq!((host.memory.failed, host.memory.in_use()), (0, (0, 0)));
+}

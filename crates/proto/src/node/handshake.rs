@@ -430,6 +430,10 @@ impl Node {
 
     pub(super) fn post_close(&mut self, now: Instant, slot: usize, reason: u16) {
         let Some(session) = &mut self.slots[slot].session else { return };
+        // What has been received is said once more: the word may come before acknowledgements sent earlier, and whoever
+        // hears it ends what is not confirmed.
+        let heard = session.links.iter_mut().filter(|l| l.received.largest().is_some());
+        let acks: Vec<wire::Ack> = heard.map(|l| l.received.build(now, l.spec.id)).collect();
         let mut packets = Vec::new();
         for link in session.links.iter_mut().filter(|l| l.usable()) {
             let mut out = Vec::new();
@@ -444,6 +448,11 @@ impl Node {
             };
             link.sent.skip(1);
             header.emit(&mut out);
+            for ack in &acks {
+                if out.len() + ack.emitted_bytes() + Close::BYTES <= link.mtu.current() as usize {
+                    ack.emit(&mut out);
+                }
+            }
             Close { reason }.emit(&mut out);
             let check = wire::check_of(&out);
             wire::put_check(&mut out, check);
