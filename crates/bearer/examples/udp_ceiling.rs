@@ -176,7 +176,8 @@ fn send_for(
         .chunks(segment_bytes)
         .flat_map(|d| [IoSlice::new(&d[..24]), IoSlice::new(&d[24..])])
         .collect();
-    let transmit = Transmit { to, segment_bytes, bytes: payload.len(), slices: &slices, express: true };
+    let transmit =
+        Transmit { to, segment_bytes, bytes: payload.len(), slices: &slices, express: true, lend: false };
     let (start_ns, mut sent) = (monotonic_ns(), 0u64);
     let mut heard = (0, start_ns);
     while monotonic_ns() - start_ns < duration_ns {
@@ -259,7 +260,14 @@ fn ping_pong(near: &mut UdpBearer, far: &mut UdpBearer, rounds: usize, places: &
 
 fn send_64(bearer: &mut UdpBearer, to: polyrail_bearer::Address) {
     let slices = [IoSlice::new(&[1; 64])];
-    let outcome = bearer.send(&Transmit { to, segment_bytes: 64, bytes: 64, slices: &slices, express: true });
+    let outcome = bearer.send(&Transmit {
+        to,
+        segment_bytes: 64,
+        bytes: 64,
+        slices: &slices,
+        express: true,
+        lend: false,
+    });
     assert!(matches!(outcome, SendOutcome::Sent), "{outcome:?}");
 }
 

@@ -26,6 +26,9 @@ pub struct Transmit<'a> {
     /// Whether a single datagram may take a quicker way, if the medium has one beside that of all others. Not if it is to
     /// prove that trains get there.
     pub express: bool,
+    /// Whether the bytes stay as they are, in the single slice that they then lie in, until all datagrams have been
+    /// received: the medium may then take references to the pages ([`Capabilities::lends_pages`]).
+    pub lend: bool,
 }
 
 impl Transmit<'_> {

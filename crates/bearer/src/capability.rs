@@ -22,6 +22,9 @@ pub struct Capabilities {
     /// What may wait to be received, in bytes as the kernel counts them: a single 1,500-byte datagram costs
     /// about 2,304.
     pub receive_buffer_bytes: u32,
+    /// Whether trains whose bytes stay as they are may leave by reference instead of being copied
+    /// ([`Transmit::lend`](crate::Transmit::lend)).
+    pub lends_pages: bool,
     /// Whether `broadcast` reaches the neighbours.
     pub broadcast: bool,
 }

@@ -213,7 +213,7 @@ impl<B: Bearer> FaultBearer<B> {
 fn send_plain(inner: &mut impl Bearer, to: Address, bytes: &[u8], segment_bytes: usize) -> SendOutcome {
     let slices = [IoSlice::new(bytes)];
     let (segment_bytes, bytes) = (segment_bytes.max(1), bytes.len());
-    inner.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express: false })
+    inner.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false })
 }
 
 impl<B: Bearer> Bearer for FaultBearer<B> {

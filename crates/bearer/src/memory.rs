@@ -136,6 +136,7 @@ impl MemoryHub {
                 checksummed: true,
                 send_buffer_bytes: self.config.inbox_bytes_max,
                 receive_buffer_bytes: self.config.inbox_bytes_max,
+                lends_pages: false,
                 broadcast: true,
             },
             notices: Vec::new(),

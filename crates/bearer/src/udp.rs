@@ -16,6 +16,7 @@
 
 mod cut;
 mod express;
+mod lend;
 mod offload;
 mod open;
 mod sockets;
@@ -30,6 +31,7 @@ use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
 use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
 use express::{Express, Found};
+use lend::Lending;
 use offload::Offload;
 use sockets::Sockets;
 use transmit::Held;
@@ -54,6 +56,7 @@ pub struct UdpBearer {
     beacon: Option<Beacon>,
     queue: RecvQueue,
     offload: Offload,
+    lending: Lending,
     trouble: Trouble,
     held: Option<Held>,
     facts: open::Facts,

@@ -7,6 +7,7 @@ mod admission;
 pub mod client;
 pub mod command;
 mod gather;
+mod spaced;
 mod status;
 mod store;
 mod turn;
@@ -31,6 +32,7 @@ use polyrail_proto::id::{BearerId, PortId};
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
+use spaced::Spacing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::EngineStore;
@@ -197,7 +199,13 @@ impl Engine {
     /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
     pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
         let port = self.node.open_port().map_err(std::io::Error::other)?;
-        self.store.open(port, self.node.config().node, sizes, exchange)
+        self.store.open(port, self.node.config().node, sizes, exchange, self.spacing())
+    }
+
+    /// How large messages are best laid out: for the largest packets that all bearers to the outside carry.
+    fn spacing(&self) -> Option<Spacing> {
+        let outside = self.bearers.iter().filter(|b| !b.loopback);
+        Spacing::for_packets(outside.map(|b| b.bearer.capabilities().mtu_bytes).min()?)
     }
 
     /// The carrier of a bearer came or went.

@@ -253,7 +253,8 @@ impl Port {
         self.sent(to, number, bytes.len())
     }
 
-    /// Sends a buffer of [`Port::alloc`] without copying it.
+    /// Sends a buffer of [`Port::alloc`]. What is copied on the way is the node's choice: nothing, if the buffer is larger
+    /// than a quarter of the sending arena.
     pub fn send_buffer(&self, to: impl Into<Destination>, buffer: Buffer) -> Result<(), SendError> {
         self.send_buffer_with(to.into(), Class::Normal, None, buffer, None)
     }

@@ -6,6 +6,14 @@ use crate::limits;
 use crate::ranges::RangeSet;
 use crate::wire;
 
+/// Bytes before the payload in a packet that carries a piece of a transfer and nothing else.
+pub const PIECE_HEAD_BYTES: usize = wire::HEADER_BYTES + wire::TransferFragment::HEADER_BYTES;
+
+/// Payload bytes of such a packet of at most `packet_bytes`.
+pub const fn piece_bytes(packet_bytes: usize) -> usize {
+    packet_bytes.saturating_sub(PIECE_HEAD_BYTES) & !7
+}
+
 /// A large message on its way out.
 #[derive(Debug)]
 pub struct SendTransfer {
@@ -54,6 +62,12 @@ impl SendTransfer {
     /// Whether something could be sent now.
     pub fn ready(&self) -> bool {
         self.transfer.is_some() && (!self.again.is_empty() || self.cursor < self.granted)
+    }
+
+    /// Where the next stretch most likely begins, and how long it is.
+    pub fn next(&self) -> (u64, u64) {
+        let (start, end) = self.again.first().unwrap_or((self.cursor, self.granted));
+        (start, end.saturating_sub(start))
     }
 
     /// The next contiguous stretch, at most `max` bytes; what was lost goes first.

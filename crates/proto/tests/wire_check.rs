@@ -26,7 +26,7 @@ fn only_flips_in_payloads_go_unnoticed() {
         let (head, len) = match frame {
             Frame::Message(message, payload) => (message.header_bytes(), payload.len()),
             Frame::Fragment(fragment, payload) => (fragment.header_bytes(), payload.len()),
-            Frame::TransferFragment(fragment, payload) => (fragment.header_bytes(), payload.len()),
+            Frame::TransferFragment(_, payload) => (TransferFragment::HEADER_BYTES, payload.len()),
             _ => (0, 0),
         };
         payloads.extend(at + head..at + head + len);

@@ -70,6 +70,11 @@ impl Region {
         self.segment.bytes(self.place(offset, len)?, len)
     }
 
+    /// Puts fresh pages in the place of a range's, see [`Segment::renew`].
+    pub fn renew(&self, offset: u64, len: usize) -> bool {
+        self.place(offset, len).is_some_and(|at| self.segment.renew(at, len))
+    }
+
     /// Offset in the segment of a range that lies wholly inside this region.
     #[inline]
     fn place(&self, offset: u64, len: usize) -> Option<u64> {

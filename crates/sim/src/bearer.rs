@@ -65,6 +65,7 @@ impl SimBearer {
             checksummed: true,
             send_buffer_bytes: conditions.sndbuf_bytes as u32,
             receive_buffer_bytes: conditions.rcvbuf_bytes as u32,
+            lends_pages: false,
             broadcast: true,
         };
         let name = format!("sim/rail{rail}");
@@ -206,7 +207,14 @@ mod tests {
     fn send(bearer: &mut SimBearer, to: Address, bytes: &[u8], segment_bytes: usize) -> SendOutcome {
         let (head, tail) = bytes.split_at(bytes.len() / 3);
         let slices = [IoSlice::new(head), IoSlice::new(tail)];
-        bearer.send(&Transmit { to, segment_bytes, bytes: bytes.len(), slices: &slices, express: false })
+        bearer.send(&Transmit {
+            to,
+            segment_bytes,
+            bytes: bytes.len(),
+            slices: &slices,
+            express: false,
+            lend: false,
+        })
     }
 
     #[test]

@@ -74,8 +74,14 @@ impl Naive {
     fn put(&mut self, peer: usize, bytes: &[u8]) -> bool {
         let slices = [IoSlice::new(bytes)];
         let to = address(peer, 0);
-        let transmit =
-            Transmit { to, segment_bytes: bytes.len(), bytes: bytes.len(), slices: &slices, express: false };
+        let transmit = Transmit {
+            to,
+            segment_bytes: bytes.len(),
+            bytes: bytes.len(),
+            slices: &slices,
+            express: false,
+            lend: false,
+        };
         matches!(self.bearer.send(&transmit), polyrail_bearer::SendOutcome::Sent)
     }
 

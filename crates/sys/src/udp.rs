@@ -4,6 +4,7 @@
 mod address;
 mod control;
 mod error_queue;
+mod lend;
 mod option;
 mod recv;
 mod send;
@@ -16,6 +17,7 @@ use crate::call::{check, own};
 use address::SocketAddress;
 
 pub use error_queue::{ErrorOrigin, QueuedError};
+pub use lend::PageLender;
 pub use recv::{Received, RecvQueue};
 pub use send::SLICES_MAX;
 

@@ -12,6 +12,7 @@ fn send(from: &mut MemoryBearer, to: u32, bytes: &[u8]) -> SendOutcome {
         bytes: bytes.len(),
         slices: &slices,
         express: true,
+        lend: false,
     })
 }
 

@@ -7,6 +7,7 @@ use polyrail_sys::interface::{self, Interface};
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
 use super::express::Express;
+use super::lend::Lending;
 use super::offload::Offload;
 use super::sockets::{Setup, Sockets};
 use super::trouble::Trouble;
@@ -119,11 +120,14 @@ impl UdpBearer {
         local.set_port(data.local_address()?.port());
         let network = Network { address: plain(local), prefix_bits };
         let express = config.express.then(|| Express::open(interface.index, network)).flatten();
+        let lending = Lending::new(capabilities.segments_max > 1);
+        capabilities.lends_pages = lending.is_possible();
         Ok(UdpBearer {
             name: format!("udp/{}", interface.name),
             scope_id: interface.index,
             local: network,
             offload: Offload::new(capabilities.segments_max > 1),
+            lending,
             device: interface.name,
             capabilities,
             sockets: Sockets::new(setup, data, local),
@@ -187,6 +191,7 @@ fn capabilities(config: &UdpConfig, interface: &Interface, data: &UdpSocket) -> 
         checksummed: true,
         send_buffer_bytes: 0,
         receive_buffer_bytes: 0,
+        lends_pages: false,
         broadcast: false,
     }
 }

@@ -54,11 +54,22 @@ pub(super) struct Data {
     pub found: u32,
     /// Trains sent since peers were last compared.
     trains: u32,
+    /// Size of the datagrams that the kernel cuts from what is sent without saying one; 0: it cuts nothing.
+    segment_bytes: u16,
 }
 
 impl Data {
     fn new(socket: UdpSocket, peer: Option<SocketAddr>) -> Data {
-        Data { socket, peer, found: 0, trains: 0 }
+        Data { socket, peer, found: 0, trains: 0, segment_bytes: 0 }
+    }
+
+    /// Has the kernel cut what is sent without saying a size into datagrams of `segment_bytes` (0: not at all); whether
+    /// it does.
+    pub fn cut(&mut self, segment_bytes: u16) -> bool {
+        if self.segment_bytes != segment_bytes && self.socket.set_segment(segment_bytes).is_ok() {
+            self.segment_bytes = segment_bytes;
+        }
+        self.segment_bytes == segment_bytes
     }
 
     /// The address that a call has to name to reach `to` by this socket.

@@ -52,8 +52,14 @@ fn buffers_stay_below_the_given_limit() {
 fn a_foreign_address_is_refused() {
     let mut bearer = UdpBearer::open(config()).unwrap();
     for to in [Address::Memory(1), Address::Ip("[::1]:5".parse().unwrap())] {
-        let transmit =
-            Transmit { to, segment_bytes: 1, bytes: 1, slices: &[IoSlice::new(b"x")], express: true };
+        let transmit = Transmit {
+            to,
+            segment_bytes: 1,
+            bytes: 1,
+            slices: &[IoSlice::new(b"x")],
+            express: true,
+            lend: false,
+        };
         assert!(matches!(bearer.send(&transmit), SendOutcome::Failed(_)));
     }
 }
@@ -65,8 +71,14 @@ fn the_end_of_a_train_waits_for_room_and_then_goes_first() {
     let Some(target) = bearer.target(&to) else { unreachable!() };
     bearer.held = Some(Held::for_test(target, 2, b"aabbc"));
     assert_eq!(bearer.backlog_bytes(), 5);
-    let transmit =
-        Transmit { to, segment_bytes: 9, bytes: 4, slices: &[IoSlice::new(b"next")], express: true };
+    let transmit = Transmit {
+        to,
+        segment_bytes: 9,
+        bytes: 4,
+        slices: &[IoSlice::new(b"next")],
+        express: true,
+        lend: false,
+    };
     assert!(matches!(bearer.send(&transmit), SendOutcome::Sent));
     let mut batch = RxBatch::new(8);
     let mut got = Vec::new();
@@ -93,6 +105,7 @@ fn a_train_goes_one_by_one_when_offload_fails() {
             bytes: 2_500,
             slices: &[IoSlice::new(&bytes)],
             express: true,
+            lend: false,
         };
         if segments_max == 64 {
             bearer.sockets.common().set_checksums(true).unwrap();
@@ -117,8 +130,14 @@ fn a_train_goes_one_by_one_when_offload_fails() {
 /// Sends the number as a datagram of its own.
 fn send_number(from: &mut UdpBearer, to: Address, number: u32) {
     let bytes = number.to_be_bytes();
-    let transmit =
-        Transmit { to, segment_bytes: 4, bytes: 4, slices: &[IoSlice::new(&bytes)], express: true };
+    let transmit = Transmit {
+        to,
+        segment_bytes: 4,
+        bytes: 4,
+        slices: &[IoSlice::new(&bytes)],
+        express: true,
+        lend: false,
+    };
     assert!(matches!(from.send(&transmit), SendOutcome::Sent));
 }
 

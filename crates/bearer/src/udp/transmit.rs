@@ -95,7 +95,14 @@ impl UdpBearer {
         segments: usize,
         largest: usize,
     ) -> SendOutcome {
-        let data = self.sockets.get(index);
+        let data = self.sockets.get_mut(index);
+        if segments > 1
+            && self.offload.usable(monotonic_ns)
+            && let Some(sent) = self.lending.send(train, data, largest as u16, &mut self.trouble)
+        {
+            return outcome(sent);
+        }
+        data.cut(0);
         let (socket, name) = (&data.socket, data.name(to));
         if segments == 1 {
             return outcome(self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, None)));
@@ -155,7 +162,8 @@ impl UdpBearer {
     pub(super) fn flush_held(&mut self) -> bool {
         let Some(held) = &mut self.held else { return true };
         let index = self.sockets.reaching(held.to);
-        let data = self.sockets.get(index);
+        let data = self.sockets.get_mut(index);
+        data.cut(0);
         let (socket, name) = (&data.socket, data.name(held.to));
         while held.sent < held.bytes.len() {
             let slices = [IoSlice::new(&held.bytes[held.sent..])];

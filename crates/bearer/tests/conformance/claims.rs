@@ -13,9 +13,10 @@ type Claim = fn(&dyn Medium);
 
 /// Checks all claims on `medium`; the last name printed is the one that failed.
 pub fn conforms(medium: &dyn Medium) {
-    let claims: [(&str, Claim); 12] = [
+    let claims: [(&str, Claim); 13] = [
         ("every_datagram_keeps_its_bounds_and_contents", every_datagram_keeps_its_bounds_and_contents),
         ("a_train_may_lie_in_many_pieces", a_train_may_lie_in_many_pieces),
+        ("what_is_lent_arrives_and_nothing_else_is_cut", what_is_lent_arrives),
         ("the_largest_datagram_passes_and_a_larger_one_is_refused", the_largest_datagram_passes),
         ("a_train_beyond_its_bounds_is_refused", a_train_beyond_its_bounds_is_refused),
         ("nothing_there_is_no_error", nothing_there_is_no_error),
@@ -71,6 +72,25 @@ fn a_train_may_lie_in_many_pieces(medium: &dyn Medium) {
     for pieces in [2, 128, 1_024] {
         send_ok(&mut a, to, &Train::in_pieces(&bytes, 1_000, pieces));
         assert_eq!(receive(&mut b, 44).concat(), bytes, "{pieces} pieces");
+    }
+}
+
+fn what_is_lent_arrives(medium: &dyn Medium) {
+    let (mut a, mut b, to) = pair(medium);
+    // Long enough for whatever a bearer keeps for the peers that are talked to most.
+    for round in 0..400 {
+        let size = [1_000, 1_200, 700][round % 3];
+        let bytes = numbered(40 * size + round % 50, round as u64);
+        send_ok(&mut a, to, &Train::lent(&bytes, size));
+        assert_eq!(receive(&mut b, bytes.len().div_ceil(size)).concat(), bytes, "round {round}");
+        if round % 7 == 0 {
+            // Neither a single datagram nor a train of another size is cut as the one before it was.
+            send_ok(&mut a, to, &Train::new(&bytes[..1_100], 1_100));
+            assert_eq!(receive(&mut b, 1), [&bytes[..1_100]]);
+            send_ok(&mut a, to, &Train::in_pieces(&bytes[..3_000], 900, 8));
+            let got = receive(&mut b, 4);
+            assert_eq!(got.iter().map(Vec::len).collect::<Vec<_>>(), [900, 900, 900, 300]);
+        }
     }
 }
 

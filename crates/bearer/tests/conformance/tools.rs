@@ -24,11 +24,17 @@ pub struct Train<'a> {
     slices: Vec<IoSlice<'a>>,
     bytes: usize,
     segment_bytes: usize,
+    lend: bool,
 }
 
 impl<'a> Train<'a> {
     pub fn new(bytes: &'a [u8], segment_bytes: usize) -> Train<'a> {
-        Train { slices: vec![IoSlice::new(bytes)], bytes: bytes.len(), segment_bytes }
+        Train { slices: vec![IoSlice::new(bytes)], bytes: bytes.len(), segment_bytes, lend: false }
+    }
+
+    /// The same, to be left as it is until it has been received.
+    pub fn lent(bytes: &'a [u8], segment_bytes: usize) -> Train<'a> {
+        Train { lend: true, ..Train::new(bytes, segment_bytes) }
     }
 
     /// The same in slices of 0, 1, 2... bytes, over and over.
@@ -40,13 +46,13 @@ impl<'a> Train<'a> {
             rest = tail;
         }
         slices.push(IoSlice::new(rest));
-        Train { slices, bytes: bytes.len(), segment_bytes }
+        Train { slices, bytes: bytes.len(), segment_bytes, lend: false }
     }
 }
 
 pub fn send(bearer: &mut dyn Bearer, to: Address, train: &Train<'_>) -> SendOutcome {
-    let Train { slices, bytes, segment_bytes } = train;
-    bearer.send(&Transmit { to, segment_bytes: *segment_bytes, bytes: *bytes, slices, express: true })
+    let &Train { ref slices, bytes, segment_bytes, lend } = train;
+    bearer.send(&Transmit { to, segment_bytes, bytes, slices, express: true, lend })
 }
 
 #[track_caller]

@@ -7,6 +7,7 @@ use polyrail_proto::error::SendError;
 use polyrail_proto::id::{BufferId, PortId, SessionId};
 use polyrail_proto::service::BindError;
 use polyrail_proto::time::Instant;
+use polyrail_shm::arena::BLOCK_BYTES;
 
 /// Answers to bind and unbind.
 pub const ANSWER_OK: u8 = 0;
@@ -97,6 +98,13 @@ impl Engine {
                 let inside = offset.checked_add(len)? <= slot.pair.tx.capacity() && offset.is_multiple_of(64);
                 inside.then(|| Place::Tx(index, offset, cookie).id())
             }
+            Body::Spaced(offset) => {
+                let slot = self.store.slot(index)?;
+                let inside = |bytes: u64| Some(offset.checked_add(bytes)? <= slot.pair.tx.capacity());
+                let spacing = slot.spacing.filter(|_| inside(len) == Some(true))?;
+                let inside = inside(spacing.stored_bytes(len))? && offset.is_multiple_of(BLOCK_BYTES);
+                inside.then(|| Place::Spaced(index, offset, cookie).id())
+            }
             Body::Exchanged(number) => {
                 let id = self.store.hold(index, number, cookie)?;
                 (self.store.held_len(id)? >= len).then_some(id)
@@ -109,7 +117,7 @@ impl Engine {
         match Place::of(buffer) {
             Place::Rx(_, offset) => Some(Body::Arena(offset)),
             Place::Held(..) => self.store.hand_over(port, buffer).map(Body::Exchanged),
-            Place::Tx(..) => None,
+            Place::Tx(..) | Place::Spaced(..) => None,
         }
     }
 }

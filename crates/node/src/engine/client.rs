@@ -3,10 +3,12 @@
 
 use super::admission::CLIENT_CLOSING;
 use super::command::{Body, Command, Completion, FailureCode};
+use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
+use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use polyrail_shm::{Buffer, Client as Pair};
 use std::collections::VecDeque;
@@ -85,6 +87,10 @@ pub struct Client {
     pub(crate) pair: Pair,
     address: PortAddress,
     exchange: Exchange,
+    /// How large messages are laid out, if they are.
+    spacing: Option<Spacing>,
+    /// The arena had no room for so many bytes when so many messages were completed.
+    full: Option<(u64, u64)>,
     sent: u64,
     consumed_bytes: u64,
     consumed_entries: u64,
@@ -123,11 +129,18 @@ const TELL_BYTES: u64 = 65_536;
 const TELL_ENTRIES: u64 = 256;
 
 impl Client {
-    pub(super) fn new(pair: Pair, address: PortAddress, exchange: Exchange) -> Client {
+    pub(super) fn new(
+        pair: Pair,
+        address: PortAddress,
+        exchange: Exchange,
+        spacing: Option<Spacing>,
+    ) -> Client {
         Client {
             pair,
             address,
             exchange,
+            spacing,
+            full: None,
             sent: 0,
             consumed_bytes: 0,
             consumed_entries: 0,
@@ -169,9 +182,37 @@ impl Client {
             return Err(Blocked);
         }
         let len = bytes.len() as u64;
-        let offset = self.pair.tx.alloc(len).ok_or(Blocked)?;
+        if let Some(spacing) = self.spacing.filter(|_| len > EAGER_BYTES_MAX) {
+            let offset = self.lay_out(spacing, bytes).ok_or(Blocked)?;
+            return self.submit(to, class, tag, Body::Spaced(offset), len);
+        }
+        let offset = self.alloc(len).ok_or(Blocked)?;
         self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
         self.submit(to, class, tag, Body::Arena(offset), len)
+    }
+
+    /// Memory of the arena. What was full is looked through again only once a message has been completed: whoever waits
+    /// for room asks again and again.
+    fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        let completed = self.pair.words.completed.load();
+        if self.full.is_some_and(|(then, least)| then == completed && bytes >= least) {
+            return None;
+        }
+        let offset = self.pair.tx.alloc(bytes);
+        self.full = offset.is_none().then_some((completed, bytes));
+        offset
+    }
+
+    /// Copies a message into the arena with room for the headers of its packets; where it lies.
+    fn lay_out(&mut self, spacing: Spacing, bytes: &[u8]) -> Option<u64> {
+        let start = self.alloc(spacing.stored_bytes(bytes.len() as u64))?;
+        let memory = self.pair.tx.memory();
+        let mut offset = 0;
+        for piece in bytes.chunks(spacing.piece_bytes() as usize) {
+            memory.write_at(start + spacing.place(offset), piece)?;
+            offset += piece.len() as u64;
+        }
+        Some(start)
     }
 
     /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room: when buffers
@@ -187,11 +228,19 @@ impl Client {
         if self.pair.sq.free() == 0 {
             return Err(buffer);
         }
+        let len = buffer.len() as u64;
+        if let Some(spacing) = self.spacing
+            && len > EAGER_BYTES_MAX
+            && len <= self.arena_message_max()
+        {
+            // One copy of ours saves the kernel's, which costs more for being cut in pieces.
+            let Some(offset) = self.lay_out(spacing, &buffer) else { return Err(buffer) };
+            return self.submit(to, class, tag, Body::Spaced(offset), len).map_err(|_| buffer);
+        }
         self.lent.settle(self.pair.words.completed.load());
         if self.lent.bytes >= self.pair.tx.capacity() && self.lent.buffers.len() >= LENT_ALWAYS {
             return Err(buffer);
         }
-        let len = buffer.len() as u64;
         let number = self.exchange.put(buffer);
         let sent = self.submit(to, class, tag, Body::Exchanged(number), len);
         let sent = sent.map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))?;
@@ -283,6 +332,7 @@ impl Client {
                 match body {
                     Body::Arena(offset) => Some(Arrival::Message(envelope, offset)),
                     Body::Exchanged(number) => Some(Arrival::Owned(envelope, self.exchange.take(number)?)),
+                    Body::Spaced(_) => None,
                 }
             }
             Completion::Offer { from, len, offer } => Some(Arrival::Offer { from, len, offer }),

@@ -12,6 +12,8 @@ use polyrail_shm::Entry;
 pub enum Body {
     /// At an offset of the arena.
     Arena(u64),
+    /// At an offset of the sending arena, with room for headers between its pieces.
+    Spaced(u64),
     /// In a buffer that was put into the exchange under this number.
     Exchanged(u64),
 }
@@ -128,16 +130,22 @@ const OP_ANSWER: u64 = 19;
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
 const SERVICE: u64 = 1 << 18;
+const SPACED: u64 = 1 << 19;
 
 fn body_parts(body: Body) -> (u64, u64) {
     match body {
         Body::Arena(offset) => (0, offset),
+        Body::Spaced(offset) => (SPACED, offset),
         Body::Exchanged(number) => (EXCHANGED, number),
     }
 }
 
 fn body_of(flags: u64, value: u64) -> Body {
-    if flags & EXCHANGED != 0 { Body::Exchanged(value) } else { Body::Arena(value) }
+    match flags & (EXCHANGED | SPACED) {
+        0 => Body::Arena(value),
+        SPACED => Body::Spaced(value),
+        _ => Body::Exchanged(value),
+    }
 }
 
 fn pair(high: u32, low: u32) -> u64 {
@@ -283,6 +291,14 @@ mod tests {
                 body: Body::Arena(4096),
                 len: 12,
                 cookie: 3,
+            },
+            Command::Send {
+                to: Destination::Port(to),
+                class: Class::Normal,
+                tag: None,
+                body: Body::Spaced(65_536),
+                len: 1 << 20,
+                cookie: 4,
             },
             Command::Send {
                 to: Destination::Service(service),

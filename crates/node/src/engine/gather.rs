@@ -58,10 +58,12 @@ impl Gather {
             self.copy_small(train, store)?;
         } else {
             for piece in &train.pieces {
-                self.parts.push(match *piece {
-                    Piece::Head { start, len } => Part::Head { start: start as usize, len: len as usize },
-                    Piece::Body { buffer, offset, len } => Part::Body { buffer, offset, len: len as usize },
-                });
+                match *piece {
+                    Piece::Head { start, len } => {
+                        self.parts.push(Part::Head { start: start as usize, len: len as usize });
+                    }
+                    Piece::Body { buffer, offset, len } => self.push_body(store, buffer, offset, len),
+                }
             }
         }
         let mut slices: ArrayVec<IoSlice<'_>, SLICES_MAX> = ArrayVec::new();
@@ -75,6 +77,11 @@ impl Gather {
                 .ok()?;
         }
         Some(send(&slices))
+    }
+
+    fn push_body(&mut self, store: &EngineStore, buffer: BufferId, offset: u64, len: u32) {
+        let parts = store.parts(buffer, offset, len as usize);
+        self.parts.extend(parts.map(|(offset, len)| Part::Body { buffer, offset, len }));
     }
 
     fn copy_whole(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
@@ -112,7 +119,7 @@ impl Gather {
                     }
                 }
                 Piece::Body { buffer, offset, len } => {
-                    self.parts.push(Part::Body { buffer, offset, len: len as usize });
+                    self.push_body(store, buffer, offset, len);
                     continue;
                 }
             }

@@ -2,9 +2,12 @@
 
 use super::client::{Client, Exchange};
 use super::command::Completion;
-use polyrail_proto::Store;
+use super::spaced::{Loans, Spacing};
 use polyrail_proto::id::{BufferId, NodeId, PortId};
+use polyrail_proto::transfer::PIECE_HEAD_BYTES;
+use polyrail_proto::{Piece, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
+use polyrail_shm::segment::PAGE_BYTES;
 use polyrail_shm::{Backing, Buffer, Engine as Pair, QueuePair, Sizes};
 use polyrail_sys::eventfd::EventFd;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +20,8 @@ use std::sync::Arc;
 pub(super) enum Place {
     /// Offset in the client's sending arena, and the low bits of the message's cookie.
     Tx(usize, u64, u32),
+    /// The same for a message with room for headers between its pieces.
+    Spaced(usize, u64, u32),
     /// Offset in the client's receiving arena.
     Rx(usize, u64),
     /// Index of a buffer that the engine holds, and the low bits of the message's cookie.
@@ -34,6 +39,9 @@ impl Place {
             Place::Tx(client, offset, cookie) => {
                 (client as u64) << 48 | (offset / GRAIN_BYTES) << 24 | cookie as u64 & COOKIE_MASK
             }
+            Place::Spaced(client, offset, cookie) => {
+                3 << 62 | (client as u64) << 48 | (offset / GRAIN_BYTES) << 24 | cookie as u64 & COOKIE_MASK
+            }
             Place::Rx(client, offset) => 1 << 62 | (client as u64) << 48 | (offset / GRAIN_BYTES) << 24,
             Place::Held(index, cookie) => 2 << 62 | (index as u64) << 24 | cookie as u64 & COOKIE_MASK,
         })
@@ -45,7 +53,8 @@ impl Place {
         match id.0 >> 62 {
             0 => Place::Tx(client, place * GRAIN_BYTES, cookie),
             1 => Place::Rx(client, place * GRAIN_BYTES),
-            _ => Place::Held(place as usize, cookie),
+            2 => Place::Held(place as usize, cookie),
+            _ => Place::Spaced(client, place * GRAIN_BYTES, cookie),
         }
     }
 }
@@ -55,6 +64,9 @@ pub(super) struct Slot {
     pub pair: Pair,
     pub port: PortId,
     pub exchange: Exchange,
+    /// How its large messages are laid out.
+    pub spacing: Option<Spacing>,
+    loans: Loans,
     /// The client is gone; what it sent is still under way.
     pub closing: bool,
     /// Completions that found the queue full.
@@ -65,6 +77,32 @@ pub(super) struct Slot {
     dirty: bool,
     /// Signalled when something is put into the queue, for a client that waits on descriptors.
     arrived: Option<Arc<EventFd>>,
+}
+
+/// A train that lies in memory as it leaves.
+pub(super) struct Run {
+    client: usize,
+    /// Where the message lies.
+    start: u64,
+    /// The bytes of the message that it carries.
+    from: u64,
+    to: u64,
+    /// Where the train lies, and its length.
+    at: u64,
+    bytes: usize,
+}
+
+impl Slot {
+    /// Gives the memory of a spaced message back. Where packets may still refer to its pages, they keep them, and the
+    /// arena gets others.
+    fn give_back(&mut self, start: u64, confirmed: bool) {
+        if let (Some(until), Some(spacing)) = (self.loans.end(start, confirmed), self.spacing) {
+            // Such messages have their blocks for themselves: the rest of the last page is theirs too.
+            let bytes = spacing.stored_bytes(until).next_multiple_of(PAGE_BYTES as u64);
+            self.pair.tx.memory().renew(start, bytes as usize);
+        }
+        self.pair.tx.release(start);
+    }
 }
 
 /// Memory of all clients.
@@ -103,6 +141,7 @@ impl EngineStore {
         node: NodeId,
         sizes: Sizes,
         exchange: Exchange,
+        spacing: Option<Spacing>,
     ) -> io::Result<Client> {
         let (client, pair) = QueuePair::create(sizes, Backing::Private)?;
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
@@ -116,6 +155,8 @@ impl EngineStore {
             pair,
             port,
             exchange: exchange.clone(),
+            spacing,
+            loans: Loans::default(),
             closing: false,
             overflow: VecDeque::new(),
             completed: 0,
@@ -125,7 +166,7 @@ impl EngineStore {
             arrived: None,
         });
         self.by_port.insert(port, index);
-        Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange))
+        Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
     }
 
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {
@@ -260,7 +301,79 @@ impl EngineStore {
                 let offset = usize::try_from(offset).ok()?;
                 Some(IoSlice::new(buffer.get(offset..offset.checked_add(len)?)?))
             }
+            Place::Spaced(client, start, _) => {
+                let slot = self.slots.get(client)?.as_ref()?;
+                let mut stretches = slot.spacing?.stretches(offset, len as u64);
+                let (at, _) = stretches.next().filter(|stretch| stretch.1 == len as u64)?;
+                slot.pair.tx.memory().io_slice(start + at, len)
+            }
             Place::Rx(..) => None,
+        }
+    }
+
+    /// The parts of `len` bytes from byte `offset` of a message that each lie in one piece: where they begin in the
+    /// message, and their lengths.
+    pub(super) fn parts(&self, id: BufferId, offset: u64, len: usize) -> impl Iterator<Item = (u64, usize)> {
+        let piece_bytes = match Place::of(id) {
+            Place::Spaced(client, ..) => {
+                let slot = self.slots.get(client).and_then(Option::as_ref);
+                slot.and_then(|slot| slot.spacing).map_or(u64::MAX, Spacing::piece_bytes)
+            }
+            _ => u64::MAX,
+        };
+        let (mut at, end) = (offset, offset + len as u64);
+        std::iter::from_fn(move || {
+            let first = at;
+            at = (at / piece_bytes + 1).saturating_mul(piece_bytes).min(end);
+            (first < end).then(|| (first, (at - first) as usize))
+        })
+    }
+
+    /// Has a train lie in memory as it leaves, by writing its headers before the pieces of the message that it consists
+    /// of. `None` if it is not of that kind, or if its headers were lent and may still be read.
+    pub(super) fn lay_heads(&mut self, train: &Train) -> Option<Run> {
+        let first = self.note_repeats(train);
+        let [Piece::Head { .. }, Piece::Body { buffer, offset: from, .. }, ..] = train.pieces[..] else {
+            return None;
+        };
+        let Place::Spaced(client, start, _) = Place::of(buffer) else { return None };
+        let slot = self.slots.get_mut(client)?.as_mut()?;
+        let spacing = slot.spacing?;
+        let to = run_end(&train.pieces, spacing, buffer, from);
+        let to = to.filter(|_| first)?;
+        let memory = slot.pair.tx.memory();
+        let mut head_at = start + spacing.head(from)?;
+        for piece in train.pieces.iter().step_by(2) {
+            let Piece::Head { start: head, len } = *piece else { return None };
+            memory.write_at(head_at, &train.head[head as usize..(head + len) as usize])?;
+            head_at += spacing.stored_bytes(spacing.piece_bytes());
+        }
+        Some(Run { client, start, from, to, at: start + spacing.head(from)?, bytes: train.bytes })
+    }
+
+    /// Remembers what of a train was lent before, and is thus being sent again; whether nothing was.
+    fn note_repeats(&mut self, train: &Train) -> bool {
+        let mut first = true;
+        for piece in &train.pieces {
+            let Piece::Body { buffer, offset, len } = *piece else { continue };
+            if let Place::Spaced(client, start, _) = Place::of(buffer)
+                && let Some(slot) = self.slots.get_mut(client).and_then(Option::as_mut)
+            {
+                first &= slot.loans.is_first(start, offset, offset + len as u64);
+            }
+        }
+        first
+    }
+
+    /// The bytes of such a train.
+    pub(super) fn run_slice(&self, run: &Run) -> Option<IoSlice<'_>> {
+        self.slots.get(run.client)?.as_ref()?.pair.tx.memory().io_slice(run.at, run.bytes)
+    }
+
+    /// Its pages may have been lent to the kernel.
+    pub(super) fn lend(&mut self, run: &Run) {
+        if let Some(slot) = self.slots.get_mut(run.client).and_then(Option::as_mut) {
+            slot.loans.lend(run.start, run.from, run.to);
         }
     }
 
@@ -273,6 +386,18 @@ impl EngineStore {
                 let slot = self.slots.get(client).and_then(Option::as_ref);
                 slot.and_then(|s| s.pair.tx.memory().read_at(at + offset, &mut out[start..]))
             }
+            Place::Spaced(client, at, _) => {
+                let slot = self.slots.get(client).and_then(Option::as_ref);
+                slot.and_then(|s| {
+                    let mut rest = &mut out[start..];
+                    for (stretch, len) in s.spacing?.stretches(offset, len as u64) {
+                        let (now, later) = rest.split_at_mut(len as usize);
+                        s.pair.tx.memory().read_at(at + stretch, now)?;
+                        rest = later;
+                    }
+                    Some(())
+                })
+            }
             _ => self.io_slice(id, offset, len).map(|slice| out[start..].copy_from_slice(&slice)),
         };
         if copied.is_none() {
@@ -280,6 +405,25 @@ impl EngineStore {
         }
         copied.is_some()
     }
+}
+
+/// Where the stretch of a message ends that a train carries, if it consists of pieces of it that follow each other in
+/// memory and nothing else.
+fn run_end(pieces: &[Piece], spacing: Spacing, buffer: BufferId, from: u64) -> Option<u64> {
+    let piece_bytes = spacing.piece_bytes();
+    let mut next = from.is_multiple_of(piece_bytes).then_some(from)?;
+    let (pairs, rest) = pieces.as_chunks::<2>();
+    for pair in pairs {
+        let &[Piece::Head { len: head, .. }, Piece::Body { buffer: of, offset, len }] = pair else {
+            return None;
+        };
+        let whole = next.is_multiple_of(piece_bytes) && head as usize == PIECE_HEAD_BYTES;
+        if !whole || of != buffer || offset != next || len as u64 > piece_bytes {
+            return None;
+        }
+        next += len as u64;
+    }
+    rest.is_empty().then_some(next)
 }
 
 impl Store for EngineStore {
@@ -307,7 +451,7 @@ impl Store for EngineStore {
                     }
                 }
             }
-            Place::Tx(..) => {}
+            Place::Tx(..) | Place::Spaced(..) => {}
         }
     }
 
@@ -323,19 +467,23 @@ impl Store for EngineStore {
                     *entry = None;
                 }
             }
-            Place::Tx(..) => {}
+            Place::Tx(..) | Place::Spaced(..) => {}
         }
     }
 
-    fn release(&mut self, port: PortId, buffer: BufferId, _delivered: bool) {
+    fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool) {
         if let Place::Held(at, _) = Place::of(buffer)
             && let Some(entry) = self.held.get_mut(at)
         {
             *entry = None;
         }
         let Some((_, slot)) = self.slot_of(port) else { return };
-        if let Place::Tx(_, offset, _) = Place::of(buffer) {
-            slot.pair.tx.release(offset);
+        match Place::of(buffer) {
+            Place::Tx(_, offset, _) => {
+                slot.pair.tx.release(offset);
+            }
+            Place::Spaced(_, offset, _) => slot.give_back(offset, delivered),
+            _ => {}
         }
         slot.completed += 1;
         slot.dirty = true;
@@ -360,24 +508,4 @@ impl Store for EngineStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whole_blocks_are_kept_for_what_is_next() {
-        let capacity = 16 * BLOCK_BYTES;
-        let spares = |free, bytes| spares_urgent_share(free, capacity, bytes);
-        assert!(spares(16 * BLOCK_BYTES, 15 * BLOCK_BYTES));
-        assert!(!spares(16 * BLOCK_BYTES - 64, 15 * BLOCK_BYTES - 64), "a block's rest is no block");
-        assert!(spares(BLOCK_BYTES + 4_096, 4_096) && !spares(BLOCK_BYTES + 4_096, 4_097));
-        assert!(!spares(BLOCK_BYTES, 1) && !spares(BLOCK_BYTES - 64, 1), "the last block is kept");
-        assert!(!spares(BLOCK_BYTES, 0) && spares(2 * BLOCK_BYTES, 0), "nothing is something");
-    }
-
-    #[test]
-    fn buffer_numbers_name_their_place() {
-        for place in [Place::Tx(3, 70_016, 5), Place::Rx(16_383, 0), Place::Held(12, 0xff_ffff)] {
-            assert_eq!(Place::of(place.id()), place);
-        }
-    }
-}
+mod tests;

@@ -217,10 +217,22 @@ impl Engine {
         } else {
             let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
             let (segment_bytes, bytes, express) = (train.segment_bytes, train.bytes, train.express);
-            let mut send =
-                |slices: &[IoSlice<'_>]| bearer.send(&Transmit { to, segment_bytes, bytes, slices, express });
+            let lends = bearer.capabilities().lends_pages;
+            let mut send = |slices: &[IoSlice<'_>], lend: bool| {
+                bearer.send(&Transmit { to, segment_bytes, bytes, slices, express, lend: lend && lends })
+            };
+            match self.store.lay_heads(train) {
+                Some(run) => {
+                    let sent = self.store.run_slice(&run).map(|slice| send(&[slice], true));
+                    if lends && !matches!(sent, Some(SendOutcome::WouldBlock)) {
+                        self.store.lend(&run);
+                    }
+                    sent
+                }
+                None => self.gather.with(train, &self.store, |slices| send(slices, false)),
+            }
             // A train whose message was confirmed meanwhile may refer to memory that is gone: that is a loss.
-            self.gather.with(train, &self.store, &mut send).unwrap_or(SendOutcome::Dropped)
+            .unwrap_or(SendOutcome::Dropped)
         };
         let outcome = match outcome {
             SendOutcome::Sent => Outcome::Sent,
@@ -322,7 +334,7 @@ const SEND_BUFFER: (u64, u64) = (65_536, 4 << 20);
 
 fn cookie_of(buffer: BufferId) -> u64 {
     match Place::of(buffer) {
-        Place::Tx(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
+        Place::Tx(_, _, cookie) | Place::Spaced(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
         Place::Rx(..) => 0,
     }
 }

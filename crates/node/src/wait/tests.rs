@@ -147,6 +147,7 @@ impl World {
             bytes: 5,
             slices: &[std::io::IoSlice::new(b"hello")],
             express: false,
+            lend: false,
         };
         assert!(matches!(self.stranger.send(&transmit), SendOutcome::Sent));
     }

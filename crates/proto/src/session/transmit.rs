@@ -11,7 +11,7 @@ use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
 use crate::time::Instant;
 use crate::train::{Train, TrainId};
-use crate::transfer::SendTransfer;
+use crate::transfer::{self, SendTransfer};
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
 use crate::wire::{self, Fragment, Header, Message, PacketType, Probe, ProbeKind, TransferFragment};
 
@@ -77,8 +77,6 @@ impl Fill<'_> {
     }
 }
 
-/// Bytes of a transfer fragment's frame header.
-const TRANSFER_HEADER: usize = 16;
 /// A packet with less room than this is full.
 const PACKET_FULL: usize = 32;
 
@@ -578,12 +576,20 @@ impl Session {
                 return Advance::Stay;
             }
         };
-        let here = fill.room().saturating_sub(TRANSFER_HEADER) & !7;
+        let here = fill.room().saturating_sub(wire::TransferFragment::HEADER_BYTES) & !7;
         if fill.budget == 0 || here < PACKET_FULL {
             return Advance::Full;
         }
-        let whole = (fill.limit - wire::HEADER_BYTES - TRANSFER_HEADER) & !7;
-        let packets = if fill.extent.is_some() {
+        let whole = transfer::piece_bytes(fill.limit);
+        let (next, left) = transfer.next();
+        // Pieces begin at multiples of what a packet takes, for that is how the memory of messages is laid out
+        // (ARCHITECTURE.md, decision 2). What is not there is brought there; what is takes a whole packet.
+        let astray = next as usize % whole;
+        if astray == 0 && here < whole && left > here as u64 {
+            return Advance::Skip;
+        }
+        let here = here.min(whole - astray);
+        let packets = if fill.extent.is_some() || astray > 0 {
             0
         } else {
             let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;

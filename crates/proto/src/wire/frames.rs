@@ -116,7 +116,7 @@ impl Frame<'_> {
             }
             Frame::TransferFragment(fragment, payload) => {
                 fragment.emit(out, payload.len());
-                emit_payload(fragment.header_bytes(), payload, out);
+                emit_payload(TransferFragment::HEADER_BYTES, payload, out);
             }
             Frame::Ack(ack) => ack.emit(out),
             Frame::BearerState(state) => state.emit(out),
@@ -146,7 +146,7 @@ impl Frame<'_> {
         match self {
             Frame::Message(message, payload) => padded(message.header_bytes() + payload.len()),
             Frame::Fragment(fragment, payload) => padded(fragment.header_bytes() + payload.len()),
-            Frame::TransferFragment(fragment, payload) => padded(fragment.header_bytes() + payload.len()),
+            Frame::TransferFragment(_, payload) => padded(TransferFragment::HEADER_BYTES + payload.len()),
             Frame::Ack(ack) => ack.emitted_bytes(),
             Frame::BearerState(_) => BearerState::BYTES,
             Frame::Credit(_) => Credit::BYTES,

@@ -160,9 +160,7 @@ impl Fragment {
 
 impl TransferFragment {
     /// Bytes before the payload.
-    pub const fn header_bytes(&self) -> usize {
-        TRANSFER_FRAGMENT_BYTES
-    }
+    pub const HEADER_BYTES: usize = TRANSFER_FRAGMENT_BYTES;
 
     /// Appends the frame header of this piece with `payload_len` bytes, which the caller adds, and their padding.
     #[inline]

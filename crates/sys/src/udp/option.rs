@@ -44,6 +44,11 @@ impl UdpSocket {
         get_option::<c_int>(self.fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
+    /// Has everything sent from now on, if no size is given with it, cut into datagrams of `bytes`; 0: not cut.
+    pub fn set_segment(&self, bytes: u16) -> io::Result<()> {
+        self.set(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+    }
+
     /// Whether what is sent carries a checksum (IPv4; without one there is no segmentation either).
     pub fn set_checksums(&self, on: bool) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_NO_CHECK, (!on).into())

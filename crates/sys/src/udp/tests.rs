@@ -158,3 +158,49 @@ fn an_unknown_device_is_refused() {
     let socket = UdpSocket::new(false).unwrap();
     assert_eq!(socket.bind_to_device("none-such").unwrap_err().raw_os_error(), Some(libc::ENODEV));
 }
+
+fn connected(home: IpAddr) -> (UdpSocket, UdpSocket) {
+    let ((a, _), (b, b_address)) = (bound(home), bound(home));
+    a.connect(b_address).unwrap();
+    (a, b)
+}
+
+#[test]
+fn lent_pages_arrive_wherever_the_bytes_begin() {
+    let Some(lender) = PageLender::new().unwrap() else { return };
+    let memory: Vec<u8> = (0..80_000u32).map(|i| (i / 7) as u8).collect();
+    for home in homes() {
+        let (a, b) = connected(home);
+        b.set_gro(true).unwrap();
+        for (segment, len) in
+            [(0, 1), (0, 4_096), (0, 16_000), (1_200, 60_000), (1_472, 64_768), (1_400, 65_000)]
+        {
+            a.set_segment(segment).unwrap();
+            for start in [0, 1, 4_000, 4_095] {
+                lender.send(&a, &memory[start..start + len]).unwrap();
+                let got = recv_all(&b, len);
+                let bytes: Vec<u8> = got.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
+                assert!(bytes == memory[start..start + len], "{len} bytes from {start} to {home}");
+                let mut groups = got.iter().filter(|(bytes, _)| segment > 0 && bytes.len() > segment.into());
+                assert!(groups.all(|(_, received)| received.stride == Some(segment.into())));
+            }
+        }
+    }
+}
+
+#[test]
+fn lent_pages_that_are_refused_leave_nothing_behind() {
+    let Some(lender) = PageLender::new().unwrap() else { return };
+    let memory = vec![7; 140_000];
+    for home in homes() {
+        let (a, b) = connected(home);
+        for too_large in [70_000, 140_000] {
+            assert!(
+                lender.send(&a, &memory[..too_large]).is_err(),
+                "larger than any datagram, or than the pipe"
+            );
+            lender.send(&a, b"next").unwrap();
+            assert_eq!(recv_all(&b, 4)[0].0, b"next");
+        }
+    }
+}

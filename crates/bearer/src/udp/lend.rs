@@ -1,0 +1,61 @@
+//! Trains that leave by reference: the kernel takes the pages that they lie in instead of copying them.
+//!
+//! Only by connected sockets, for a spliced train cannot name its destination, and only large ones: two system calls are
+//! worth it from some pages on.
+
+use std::io;
+
+use polyrail_sys::errno;
+use polyrail_sys::udp::PageLender;
+
+use super::sockets::Data;
+use super::trouble::Trouble;
+use crate::Transmit;
+
+/// Shorter trains are copied.
+const LENT_BYTES_MIN: usize = 16_384;
+
+/// What to send by, where the kernel can do it.
+pub(super) struct Lending(Option<PageLender>);
+
+impl Lending {
+    /// `wanted`: the socket knows segmentation, without which trains go one by one.
+    pub fn new(wanted: bool) -> Lending {
+        Lending(wanted.then(|| PageLender::new().ok().flatten()).flatten())
+    }
+
+    pub fn is_possible(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sends the train by the socket `data` with datagrams of `segment_bytes`. `None`: it has to be copied.
+    pub fn send(
+        &mut self,
+        train: &Transmit<'_>,
+        data: &mut Data,
+        segment_bytes: u16,
+        trouble: &mut Trouble,
+    ) -> Option<io::Result<usize>> {
+        let lender = self.0.as_ref()?;
+        let [bytes] = train.slices else { return None };
+        if !train.lend || train.bytes < LENT_BYTES_MIN || data.peer.is_none() || !data.cut(segment_bytes) {
+            return None;
+        }
+        let sent = trouble.retry(&data.socket, |socket| lender.send(socket, bytes).map(|()| train.bytes));
+        let Err(error) = &sent else { return Some(sent) };
+        if error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(errno::ENOBUFS) {
+            return Some(sent);
+        }
+        if refuses_pages(error) {
+            self.0 = None;
+        }
+        // Whether the train itself is to blame is found out by copying it.
+        None
+    }
+}
+
+/// Whether the kernel cannot send pages here, whatever is in them.
+fn refuses_pages(error: &io::Error) -> bool {
+    let numbers = [errno::EINVAL, errno::EIO, errno::EOPNOTSUPP];
+    error.kind() == io::ErrorKind::WriteZero || error.raw_os_error().is_some_and(|n| numbers.contains(&n))
+}
