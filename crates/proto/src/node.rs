@@ -213,9 +213,37 @@ impl Node {
         data: &Datagrams<'_>,
         store: &mut dyn Store,
     ) {
-        for packet in data.bytes.chunks(data.stride.max(1)) {
-            self.handle_packet(now, from, packet, data.ce, store);
+        let (mut rest, stride) = (data.bytes, data.stride.max(1));
+        while !rest.is_empty() {
+            let taken = self.handle_pieces(now, from, rest, stride, data.ce, store);
+            rest = &rest[taken..];
+            let (packet, behind) = rest.split_at(stride.min(rest.len()));
+            if !packet.is_empty() {
+                self.handle_packet(now, from, packet, data.ce, store);
+            }
+            rest = behind;
         }
+    }
+
+    /// Takes the pieces of a transfer that `packets` of `stride` bytes begin with; how many bytes those packets have.
+    fn handle_pieces(
+        &mut self,
+        now: Instant,
+        source: &Source<'_>,
+        packets: &[u8],
+        stride: usize,
+        ce: bool,
+        store: &mut dyn Store,
+    ) -> usize {
+        let Some(first) = packets.get(..stride).and_then(wire::piece) else { return 0 };
+        let Some(slot) = self.slot_of(first.header.to) else { return 0 };
+        let Some(session) = &mut self.slots[slot].session else { return 0 };
+        let Some(index) = session.link_index(first.header.link) else { return 0 };
+        let spec = &session.links[index].spec;
+        if spec.bearer != source.bearer || spec.to != *source.from {
+            return 0;
+        }
+        session.handle_pieces(cx!(self, now, store), index, packets.chunks(stride), ce)
     }
 
     fn handle_packet(

@@ -45,6 +45,18 @@ impl RangeSet {
         added
     }
 
+    /// Adds `start..end` if a range ends at `start` and the next one begins behind `end`; whether it was added.
+    pub fn extend(&mut self, start: u64, end: u64) -> bool {
+        let Some(at) = self.ranges.iter().rposition(|range| range.0 < start) else { return false };
+        let free = self.ranges.get(at + 1).is_none_or(|next| next.0 > end);
+        let extends = free && self.ranges[at].1 == start && start < end;
+        if extends {
+            self.ranges[at].1 = end;
+            self.bytes += end - start;
+        }
+        extends
+    }
+
     /// Takes `start..end` out and returns how many bytes of it were in the set.
     pub fn remove(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
@@ -201,6 +213,20 @@ mod tests {
             }
         }
         runs
+    }
+
+    #[test]
+    fn a_range_is_extended_only_where_one_ends() {
+        let mut set = RangeSet::new();
+        assert!(!set.extend(0, 10) && set.is_empty());
+        set.insert(0, 10);
+        set.insert(30, 40);
+        assert!(!set.extend(9, 12) && !set.extend(11, 12), "neither over nor behind the end");
+        assert!(!set.extend(10, 30), "that joins two");
+        assert!(!set.extend(10, 31) && !set.extend(10, 10));
+        assert!(set.extend(10, 29) && set.extend(40, 50));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [(0, 29), (30, 50)]);
+        assert_eq!(set.bytes(), 49);
     }
 
     #[test]

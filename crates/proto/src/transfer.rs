@@ -184,6 +184,15 @@ impl ReceiveTransfer {
         if self.got.covers(0, self.total) { Placed::Complete(buffer) } else { Placed::Some }
     }
 
+    /// Enters a piece that continues what has arrived and does not complete the message: where it goes. `None` leaves
+    /// it to [`ReceiveTransfer::place`].
+    pub fn go_on(&mut self, offset: u64, len: usize) -> Option<BufferId> {
+        let buffer = self.buffer?;
+        let end = offset.checked_add(len as u64)?;
+        let completes = end > self.total || self.got.bytes() + len as u64 >= self.total;
+        (!completes && self.got.extend(offset, end)).then_some(buffer)
+    }
+
     /// The grant to send.
     pub fn cts(&self, transfer: u32) -> wire::Cts {
         let granted = if self.buffer.is_some() { self.total } else { 0 };
@@ -267,5 +276,25 @@ mod tests {
         assert_eq!(transfer.place(0, 20, |_, _, _, _| {}), Placed::Some);
         let cts = wire::Cts { token: 3, transfer: TransferId(9), granted: 1 << 20, done: 40 };
         assert_eq!(transfer.cts(9), cts);
+    }
+
+    #[test]
+    fn a_piece_goes_on_only_where_the_last_one_ended_and_the_end_is_left_to_others() {
+        let message =
+            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
+        let mut transfer = ReceiveTransfer::new(1, 0, &wire::Rts { message, token: 1, total: 1_000 });
+        assert_eq!(transfer.go_on(0, 100), None, "there is no memory");
+        transfer.accept(BufferId(5));
+        assert_eq!(transfer.go_on(0, 100), None, "nothing to go on from");
+        assert_eq!(transfer.place(0, 100, |_, _, _, _| {}), Placed::Some);
+        assert_eq!(transfer.go_on(100, 300), Some(BufferId(5)));
+        assert_eq!(transfer.go_on(100, 300), None, "that is here");
+        assert_eq!(transfer.go_on(400, 600), None, "the last piece completes the message");
+        assert_eq!(transfer.go_on(400, 601), None, "outside");
+        assert_eq!(transfer.go_on(u64::MAX, 10), None);
+        assert_eq!(transfer.place(700, 300, |_, _, _, _| {}), Placed::Some);
+        assert_eq!(transfer.go_on(400, 300), None, "so does a piece in the middle");
+        assert_eq!(transfer.go_on(400, 200), Some(BufferId(5)));
+        assert_eq!(transfer.place(600, 100, |_, _, _, _| {}), Placed::Complete(BufferId(5)));
     }
 }

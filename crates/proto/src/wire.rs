@@ -15,6 +15,7 @@ pub mod header;
 mod hello;
 mod message;
 mod notice;
+mod piece;
 pub mod seal;
 mod show;
 mod supervise;
@@ -34,6 +35,7 @@ pub use header::{
     FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
 };
 pub use message::DATA_HEADER_BYTES_MAX;
+pub use piece::{Piece, piece};
 pub use show::describe;
 pub use walk::FRAME_HEADER_BYTES;
 

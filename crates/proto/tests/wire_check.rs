@@ -3,6 +3,7 @@
 #[path = "wire/samples.rs"]
 mod samples;
 
+use polyrail_proto::id::{LinkId, SessionId, TransferId};
 use polyrail_proto::wire::*;
 
 /// Offsets of a packet at which a flipped bit goes unnoticed.
@@ -99,4 +100,43 @@ fn packets_read_as_one_line() {
         assert!(line.contains(part), "{part}\nis missing in\n{line}");
     }
     assert!(samples::packets().iter().all(|packet| !describe(packet).contains('\n')));
+}
+
+#[test]
+fn a_piece_is_read_in_one_go_exactly_if_its_packet_is_whole() {
+    let (transfer, offset) = (TransferId(7), 1 << 20);
+    for (len, read) in [(0, true), (8, true), (1_432, true), (1_431, false)] {
+        let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let header = Header {
+            kind: PacketType::Data,
+            flags: FLAG_ACK_ELICITING | FLAG_TRAIN_LAST,
+            link: LinkId(3),
+            to: SessionId(9),
+            number: 77,
+            stamp: 5,
+            check: 0,
+        };
+        let mut packet = vec![];
+        header.emit(&mut packet);
+        TransferFragment { transfer, offset }.emit(&mut packet, len);
+        packet.extend(&payload);
+        packet.resize(packet.len().next_multiple_of(8), 0);
+        finish(&mut packet).unwrap();
+        let piece = piece(&packet);
+        assert_eq!(piece.is_some(), read, "{len} bytes");
+        if let Some(piece) = piece {
+            assert_eq!((piece.fragment.transfer, piece.fragment.offset), (transfer, offset));
+            assert_eq!((piece.payload, Ok(piece.header)), (&payload[..], verify(&packet)));
+        }
+        for bit in 0..packet.len().min(48) * 8 {
+            let mut copy = packet.clone();
+            copy[bit / 8] ^= 1 << (bit % 8);
+            // Payload is not covered (protocol.md §2.3).
+            let whole = read && bit / 8 >= 40;
+            assert_eq!(polyrail_proto::wire::piece(&copy).is_some(), whole, "bit {bit} of {len} bytes");
+        }
+        for cut in 0..packet.len() {
+            assert!(polyrail_proto::wire::piece(&packet[..cut]).is_none());
+        }
+    }
 }

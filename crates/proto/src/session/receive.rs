@@ -88,6 +88,40 @@ impl Session {
         }
     }
 
+    /// The packets of a bulk stream: takes pieces of transfers as long as each is the link's next packet and goes on where
+    /// something ends that has arrived. How many bytes of packets it took; the others go the way of all packets.
+    pub(crate) fn handle_pieces<'a>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        packets: impl Iterator<Item = &'a [u8]>,
+        ce: bool,
+    ) -> usize {
+        let link = &mut self.links[index];
+        let (mut taken, mut to) = (0, None);
+        for packet in packets {
+            let Some(wire::Piece { header, fragment, payload }) = wire::piece(packet) else { break };
+            let next = link.received.largest().is_some_and(|largest| header.number == largest + 1);
+            if !next || header.link != link.spec.id || *to.get_or_insert(header.to) != header.to {
+                break;
+            }
+            let Some(transfer) = self.receiving.transfers.get_mut(fragment.transfer.0) else { break };
+            let Some(buffer) = transfer.go_on(fragment.offset, payload.len()) else { break };
+            cx.store.place(buffer, fragment.offset, payload);
+            let (bytes, eliciting) = (packet.len(), header.has(FLAG_ACK_ELICITING));
+            link.stats.packets_received += 1;
+            link.stats.bytes_received += bytes as u64;
+            let at_once = header.has(FLAG_ACK_NOW);
+            link.received.record(cx.now, header.number, bytes as u32, header.stamp, eliciting, at_once, ce);
+            taken += bytes;
+        }
+        if taken > 0 {
+            self.quiet.stir();
+            self.note_traffic(cx);
+        }
+        taken
+    }
+
     pub(super) fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
         match frame {
             Frame::Message(message, payload) => self.on_message(cx, message, payload),
