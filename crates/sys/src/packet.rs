@@ -11,8 +11,8 @@ use ring::Ring;
 
 /// Bytes of an Ethernet header: to, from, type.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
-/// Most bytes of a frame, its header among them; longer ones arrive cut and are passed over.
-pub const FRAME_BYTES_MAX: usize = 1_900;
+/// Most bytes of a frame, its header among them; longer ones are passed over. A place of the ring holds so many.
+const FRAME_BYTES_MAX: u32 = 1_900;
 
 /// A socket for the frames of one Ethernet type on one interface.
 #[derive(Debug)]
@@ -23,8 +23,9 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens one on the interface with this index for frames of `ether_type` whose 16-bit word at `word_at` (counted
-    /// from the start of the frame, in network order) is `word`: the kernel passes over all others.
+    /// Opens one on the interface with this index for frames of `ether_type` to this machine or to everybody, of at most
+    /// 1,900 bytes, whose 16-bit word at `word_at` (counted from the start of the frame, in network order) is `word`:
+    /// the kernel passes over all others.
     ///
     /// # Errors
     /// PermissionDenied without CAP_NET_RAW; Unsupported if the interface does not carry Ethernet frames.
@@ -34,7 +35,8 @@ impl PacketSocket {
         // SAFETY: the call takes no pointers.
         let fd = own(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
         attach_filter(fd.as_fd(), word_at, word)?;
-        // What others on this machine send is not for us; kernels before 4.20 do not know the option.
+        // What others on this machine send is not for us. Where kernels before 4.20 do not know the option, the filter is
+        // asked about it.
         let _ = set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
         set_option(
             fd.as_fd(),
@@ -70,8 +72,8 @@ impl PacketSocket {
         let _ = get_option::<i32>(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
     }
 
-    /// The oldest frame that has arrived for this machine and was not passed over, whole, its Ethernet header among it.
-    /// Looking makes no system call.
+    /// The oldest frame that has arrived and was not passed over, whole, its Ethernet header among it. Looking makes no
+    /// system call.
     #[inline]
     pub fn peek(&mut self) -> Option<&[u8]> {
         self.ring.peek()
@@ -90,19 +92,26 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// Lets through what has `word` at `word_at`.
+/// Lets through what is to this machine or to everybody, fits a place of the ring and has `word` at `word_at`. The kernel
+/// does this before it fills a place, so that others' frames cannot crowd out ours.
 fn attach_filter(fd: BorrowedFd<'_>, word_at: u32, word: u16) -> io::Result<()> {
-    let step = |code: u32, skip_unless_equal: u8, value: u32| libc::sock_filter {
+    let step = |code: u32, skip_if: u8, skip_unless: u8, value: u32| libc::sock_filter {
         code: code as u16,
-        jt: 0,
-        jf: skip_unless_equal,
+        jt: skip_if,
+        jf: skip_unless,
         k: value,
     };
+    let packet_type_at = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let mut program = [
-        step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, word_at),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, word.into()),
-        step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0),
+        // The types in the order of their numbers: to this machine, to everybody, to some, to others, sent by it.
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, packet_type_at),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 5, 0, libc::PACKET_BROADCAST.into()),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 3, 0, FRAME_BYTES_MAX),
+        step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, word_at),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, word.into()),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let (at, length) = ((&raw const filter).cast(), size_of_val(&filter) as libc::socklen_t);
@@ -141,6 +150,9 @@ fn hardware_address(fd: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epoll::{Epoll, Events, Interest};
+    use crate::interface::{self, LinkMonitor};
+    use crate::process::unshare_netns;
 
     /// Whether the process may open packet sockets; says aloud if not.
     fn may(result: &io::Error) -> bool {
@@ -151,7 +163,82 @@ mod tests {
     #[test]
     fn an_interface_without_ethernet_frames_is_refused() {
         let lo = crate::interface::list().unwrap().into_iter().find(|i| i.name == "lo").unwrap();
-        let error = PacketSocket::open(lo.index, 0x88b5, 14, 1).unwrap_err();
+        let error = PacketSocket::open(lo.index, TYPE, WORD_AT, 7).unwrap_err();
         assert!(!may(&error) || error.kind() == io::ErrorKind::Unsupported, "{error}");
+    }
+
+    const TYPE: u16 = 0x88b5;
+    /// Where the tests' frames have the word that is looked for.
+    const WORD_AT: u32 = 16;
+    /// Nothing on one machine takes so long.
+    const PATIENCE_NS: u64 = 20_000_000_000;
+
+    fn ip(arguments: &str) {
+        let done = std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(done.success(), "ip {arguments}");
+    }
+
+    /// Both ends of a cable, in a network name space of the calling thread's own.
+    fn cable() -> io::Result<[PacketSocket; 2]> {
+        unshare_netns()?;
+        let (mut monitor, epoll) = (LinkMonitor::open()?, Epoll::new()?);
+        epoll.add(monitor.as_raw_fd(), 0, Interest::READ)?;
+        ip("link add va mtu 4000 type veth peer name vb mtu 4000");
+        for end in ["va", "vb"] {
+            ip(&format!("link set {end} up addrgenmode none"));
+        }
+        while interface::list()?.iter().filter(|one| one.running && one.name.starts_with('v')).count() < 2 {
+            epoll.wait(&mut Events::new(1), None)?;
+            monitor.drain(&mut Vec::new())?;
+        }
+        let open = |name: &str| {
+            let index = interface::list()?.iter().find(|one| one.name == name).map_or(0, |one| one.index);
+            PacketSocket::open(index, TYPE, WORD_AT, 7)
+        };
+        Ok([open("va")?, open("vb")?])
+    }
+
+    /// A frame of `len` bytes to `to`, with `word` where it is looked for, and with a `mark` behind that.
+    fn frame(to: [u8; 6], word: u16, mark: u8, len: usize) -> Vec<u8> {
+        let mut bytes =
+            [&to[..], &[2; 6], &TYPE.to_be_bytes(), &[0; 2], &word.to_be_bytes(), &[mark]].concat();
+        bytes.resize(len, 0);
+        bytes
+    }
+
+    #[test]
+    fn only_what_is_for_this_socket_takes_a_place_of_the_ring() {
+        let there = std::thread::spawn(|| {
+            let [near, mut far] = match cable() {
+                Err(error) if !may(&error) => return,
+                result => result.unwrap(),
+            };
+            let (here, everybody, some, other) =
+                (far.hardware_address(), [0xff; 6], [1, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 9]);
+            let send = |bytes: &[u8]| assert_eq!(near.send(&[IoSlice::new(bytes)]).unwrap(), bytes.len());
+            // More than the ring has places for.
+            for _ in 0..100 {
+                send(&frame(some, 7, 0, 60));
+                send(&frame(other, 7, 0, 60));
+                send(&frame(here, 8, 0, 60));
+                send(&frame(here, 7, 0, FRAME_BYTES_MAX as usize + 1));
+            }
+            send(&frame(here, 7, 1, 60));
+            send(&frame(everybody, 7, 2, 60));
+            send(&frame(here, 7, 3, FRAME_BYTES_MAX as usize));
+            let (epoll, mut got) = (Epoll::new().unwrap(), Vec::new());
+            epoll.add(far.as_raw_fd(), 0, Interest::READ).unwrap();
+            while got.last() != Some(&3) {
+                match far.peek() {
+                    Some(frame) => {
+                        got.push(frame[18]);
+                        far.pass();
+                    }
+                    None => assert_eq!(epoll.wait(&mut Events::new(1), Some(PATIENCE_NS)).unwrap(), 1),
+                }
+            }
+            assert_eq!(got, [1, 2, 3]);
+        });
+        there.join().unwrap();
     }
 }
