@@ -12,6 +12,7 @@
 
 mod frame;
 mod peer;
+mod peers;
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,17 +23,14 @@ use polyrail_sys::packet::PacketSocket;
 use crate::{Address, Network, RxBatch, Transmit};
 use frame::{Content, Frame, HEADERS_BYTES, PACKET_BYTES_MAX};
 use peer::{Peer, Way};
+use peers::Peers;
 
-/// Neighbours that are known at a time.
-const PEERS_MAX: usize = 16;
-/// A neighbour gives way to another when so many packets went to others since its last.
-const STALE_PACKETS: u32 = 1_024;
-/// Frames taken off the ring by one look, so that a flood of questions or rubbish cannot hold the turn.
-const FRAMES_PER_LOOK: usize = 256;
+/// Frames taken off the ring by one look, so that a flood of questions or rubbish cannot hold the turn. Fewer than the ring
+/// has places, as what it holds is already a flood.
+const FRAMES_PER_LOOK: usize = 64;
 /// Thorough looks in a row that found nothing, after which a pending error is taken off the socket.
 const IDLE_LOOKS: u32 = 64;
-
-/// A frame waits for so many full reads of the datagrams before it.
+/// A frame waits for so many reads of the datagrams before it that do not come to their end.
 const WAITS_MAX: u32 = 4;
 
 /// What a look at the ring found.
@@ -44,16 +42,24 @@ pub(super) struct Found {
     pub behind: bool,
 }
 
+/// The next frame, if it waits for the datagrams before it to be read: it is parsed once only.
+#[derive(Clone, Copy)]
+struct Waiting {
+    frame: Frame,
+    packet_bytes: usize,
+    /// Reads of datagrams since that did not come to their end.
+    reads: u32,
+}
+
 /// The packet socket of a bearer, and which neighbours are reached by it.
 pub(super) struct Express {
     socket: PacketSocket,
-    local: Network,
-    peers: Vec<Peer>,
+    local: Address,
+    peers: Peers,
     /// Whether it was the last to give something.
     pub hot: bool,
-    waits: u32,
+    waiting: Option<Waiting>,
     idle_looks: u32,
-    packets: u32,
     /// Packets sent and received as frames.
     pub carried: (u64, u64),
     out: Vec<u8>,
@@ -65,17 +71,15 @@ impl Express {
         let Address::Ip(ip) = local.address else { return None };
         let socket =
             PacketSocket::open(interface_index, frame::ETHER_TYPE, frame::TO_PORT_AT, ip.port()).ok()?;
-        let (peers, out) = (Vec::new(), Vec::with_capacity(HEADERS_BYTES + PACKET_BYTES_MAX));
         Some(Express {
             socket,
-            local,
-            peers,
+            local: local.address,
+            peers: Peers::new(local),
             hot: false,
-            waits: 0,
+            waiting: None,
             idle_looks: 0,
-            packets: 0,
             carried: (0, 0),
-            out,
+            out: Vec::with_capacity(HEADERS_BYTES + PACKET_BYTES_MAX),
         })
     }
 
@@ -91,23 +95,23 @@ impl Express {
             self.after_datagrams(&train.to);
             return false;
         }
-        self.packets = self.packets.wrapping_add(1);
-        let Some(index) = self.peer_for(&train.to) else { return false };
-        let peer = &mut self.peers[index];
-        peer.used = self.packets;
+        let Some(peer) = self.peers.for_packet(&train.to) else { return false };
+        let mut way_out = WayOut { socket: &self.socket, local: self.local, out: &mut self.out };
         match peer.choose(monotonic_ns) {
             Way::Frame => {
-                let sent = self.send_content(index, Content::Packet, train.slices);
+                let sent = way_out.send(peer, Content::Packet, train.slices);
                 if sent {
                     self.carried.0 += 1;
                 } else {
-                    self.peers[index].on_failed();
+                    peer.on_failed();
                 }
                 sent
             }
             Way::Datagram => false,
             Way::DatagramAndQuestion => {
-                self.send_content(index, Content::Question, &[]);
+                way_out.send(peer, Content::Question, &[]);
+                // The datagram follows the question.
+                peer.on_datagrams_sent();
                 false
             }
         }
@@ -115,96 +119,62 @@ impl Express {
 
     /// Notes that datagrams go to `to`, which are to be read before the next frame.
     pub fn after_datagrams(&mut self, to: &Address) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == *to) {
+        if let Some(peer) = self.peers.at(to) {
             peer.on_datagrams_sent();
         }
     }
 
-    fn peer_for(&mut self, to: &Address) -> Option<usize> {
-        if let Some(index) = self.peers.iter().position(|peer| peer.address == *to) {
-            return Some(index);
-        }
-        if !self.local.reaches(to) {
-            return None;
-        }
-        if self.peers.len() < PEERS_MAX {
-            self.peers.push(Peer::new(*to, self.packets));
-            return Some(self.peers.len() - 1);
-        }
-        let age = |peer: &Peer| self.packets.wrapping_sub(peer.used);
-        let oldest = (0..PEERS_MAX).max_by_key(|index| age(&self.peers[*index]))?;
-        if age(&self.peers[oldest]) < STALE_PACKETS {
-            return None;
-        }
-        self.peers[oldest] = Peer::new(*to, self.packets);
-        Some(oldest)
-    }
-
-    fn send_content(&mut self, index: usize, content: Content, packet: &[IoSlice<'_>]) -> bool {
-        let peer = &mut self.peers[index];
-        let frame = Frame {
-            content,
-            from: self.local.address,
-            to: peer.address,
-            hardware_from: self.socket.hardware_address(),
-            hardware_to: peer.hardware_address(content),
-            behind: peer.take_behind(),
-            number: peer.number(content),
-            heard: peer.heard(),
-        };
-        if !frame.emit(packet, &mut self.out) {
-            return false;
-        }
-        self.socket.send(&[IoSlice::new(&self.out)]).is_ok()
-    }
-
     // ----- in ------------------------------------------------------------------------------------------------
 
-    /// Appends the packets that have come to `batch`, but none that has to wait for datagrams sent before it, unless
-    /// these `were_read`.
+    /// Appends the packets that have come to `batch`, but none that has to wait for datagrams sent before it, unless it was
+    /// found to wait by an earlier look and these `were_read` since: what comes now may be behind datagrams that came
+    /// after they were looked for.
     pub fn recv(&mut self, batch: &mut RxBatch, were_read: bool) -> Found {
         let mut found = Found::default();
+        if were_read && batch.spare() == 0 {
+            // Full of datagrams: there may be more.
+            self.has_waited();
+        }
         for _ in 0..FRAMES_PER_LOOK {
             if batch.spare() == 0 {
                 break;
             }
             let Some(bytes) = self.socket.peek() else { break };
-            let Some((frame, packet)) = Frame::parse(bytes, &self.local.address) else {
+            let waited = self.waiting.take();
+            let parsed = match &waited {
+                Some(waited) => Some((waited.frame, &bytes[HEADERS_BYTES..][..waited.packet_bytes])),
+                None => Frame::parse(bytes, &self.local),
+            };
+            let Some((frame, packet)) = parsed else {
                 self.socket.pass();
                 continue;
             };
-            if frame.behind && !were_read {
+            if frame.behind && !waited.is_some_and(|waited| were_read || waited.reads >= WAITS_MAX) {
+                self.waiting = waited.or(Some(Waiting { frame, packet_bytes: packet.len(), reads: 0 }));
                 found.behind = true;
                 break;
             }
-            let content = frame.content;
-            let from = self.peers.iter_mut().position(|peer| peer.is_from(&frame));
-            if let (Content::Packet, Some(index)) = (content, from) {
-                self.peers[index].on_packet(&frame);
-                batch.push(self.peers[index].address, packet, 0, false);
+            if frame.content == Content::Packet
+                && let Some(peer) = self.peers.sender(&frame)
+            {
+                peer.on_packet(&frame);
+                batch.push(peer.address, packet, 0, false);
                 found.packets += 1;
             }
-            let hardware = frame.hardware_from;
-            let stranger = frame.from;
             self.socket.pass();
-            match content {
-                Content::Packet => {}
-                Content::Question => self.on_question(stranger, hardware),
-                Content::Answer => {
-                    if let Some(index) = from {
-                        self.peers[index].on_answer(hardware);
-                    }
-                }
-            }
+            self.on_frame(&frame);
         }
         self.carried.1 += found.packets as u64;
         found
     }
 
-    /// Whether the next frame has waited long enough for the datagrams before it, which may never end.
+    /// Notes that the datagrams were read, but not to their end, which may never come: whether the next frame, if it
+    /// waits for that, has waited long enough.
     pub fn has_waited(&mut self) -> bool {
-        self.waits = (self.waits + 1) % WAITS_MAX;
-        self.waits == 0
+        self.waiting.as_mut().is_some_and(|waiting| {
+            waiting.reads += 1;
+            waiting.reads >= WAITS_MAX
+        })
     }
 
     /// Notes what a thorough look found: the descriptor counts as ready as long as an error is pending, such as that the
@@ -217,17 +187,60 @@ impl Express {
         }
     }
 
-    fn on_question(&mut self, from: Address, hardware: [u8; 6]) {
-        let Some(index) = self.peer_for(&from) else { return };
-        if self.peers[index].on_question(hardware) {
-            self.send_content(index, Content::Answer, &[]);
+    /// What questions and answers are for.
+    fn on_frame(&mut self, frame: &Frame) {
+        match frame.content {
+            Content::Packet => {}
+            Content::Question => {
+                let Some(peer) = self.peers.meet(&frame.from) else { return };
+                if peer.on_question(frame.hardware_from) {
+                    let mut way_out = WayOut { socket: &self.socket, local: self.local, out: &mut self.out };
+                    way_out.send(peer, Content::Answer, &[]);
+                }
+            }
+            Content::Answer => {
+                if let Some(peer) = self.peers.sender(frame) {
+                    peer.on_answer(frame.hardware_from);
+                }
+            }
         }
     }
 
     /// A datagram has come from `from`.
     pub fn on_datagram(&mut self, from: &Address) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == *from) {
+        if let Some(peer) = self.peers.at(from) {
             peer.on_datagram();
         }
     }
 }
+
+/// What sending a frame needs beside the neighbour.
+struct WayOut<'a> {
+    socket: &'a PacketSocket,
+    local: Address,
+    out: &'a mut Vec<u8>,
+}
+
+impl WayOut<'_> {
+    /// Whether the machine took the frame.
+    fn send(&mut self, peer: &mut Peer, content: Content, packet: &[IoSlice<'_>]) -> bool {
+        let frame = Frame {
+            content,
+            from: self.local,
+            to: peer.address,
+            hardware_from: self.socket.hardware_address(),
+            hardware_to: peer.hardware_address(content),
+            behind: peer.is_behind(),
+            number: peer.number(content),
+            heard: peer.heard(),
+        };
+        let sent = frame.emit(packet, self.out) && self.socket.send(&[IoSlice::new(self.out)]).is_ok();
+        if sent {
+            peer.on_frame_sent();
+        }
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests;

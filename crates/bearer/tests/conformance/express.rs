@@ -1,6 +1,6 @@
 //! Express frames between two hosts: used where they can be, and never at the price of order or of a link's truth.
 
-use polyrail_bearer::{Bearer, UdpBearer, UdpConfig};
+use polyrail_bearer::{Bearer, RxBatch, UdpBearer, UdpConfig};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 
 use crate::media::Veth;
@@ -143,14 +143,79 @@ fn a_neighbour_that_begins_anew_is_found_again() {
 
 /// Drops what matches on arrival at a host.
 fn drop_at(veth: &Veth, side: usize, packets: &str) {
+    drop_on("ingress", veth, side, packets);
+}
+
+/// Drops what matches at a host, at the hook that is named.
+fn drop_on(hook: &str, veth: &Veth, side: usize, packets: &str) {
     let device = ["va", "vb"][side];
     let host = veth.host(side);
     host.command("nft", "add table netdev holes");
     host.command(
         "nft",
-        &format!("add chain netdev holes in {{ type filter hook ingress device {device} priority 0 ; }}"),
+        &format!("add chain netdev holes some {{ type filter hook {hook} device {device} priority 0 ; }}"),
     );
-    host.command("nft", &format!("add rule netdev holes in {packets} drop"));
+    host.command("nft", &format!("add rule netdev holes some {packets} drop"));
+}
+
+#[test]
+fn a_frame_that_the_machine_refuses_goes_as_a_datagram() {
+    let Some((veth, mut a, mut b)) = pair("a_frame_that_the_machine_refuses_goes_as_a_datagram") else {
+        return;
+    };
+    exchange(&mut a, &mut b, ENOUGH);
+    let sent = frames(&a).0;
+    drop_on("egress", &veth, 0, "ether type 0x88b5");
+    // One of them at least would be a frame; what b answers is heard, so that nothing is in doubt.
+    exchange(&mut a, &mut b, 2);
+    veth.host(0).command("nft", "delete table netdev holes");
+    exchange(&mut a, &mut b, 29);
+    assert_eq!(frames(&a).0, sent, "no other frame before the next question");
+    exchange(&mut a, &mut b, ENOUGH);
+    assert!(frames(&a).0 > sent, "they are taken up again");
+}
+
+/// How many reads of `slots` groups it takes until a packet comes that was sent as a frame behind `trains`, and how many of
+/// these come before it.
+fn wait_of_a_frame(a: &mut UdpBearer, b: &mut UdpBearer, trains: usize, slots: usize) -> (usize, usize) {
+    let to = b.local().address;
+    (0..trains).for_each(|_| send_ok(a, to, &Train::new(&[0; 200], 100)));
+    let sent = frames(a).0;
+    let mut singles = 0;
+    // One of many goes as a datagram.
+    while frames(a).0 == sent {
+        send_ok(a, to, &Train::new(&[1], 1));
+        singles += 1;
+        assert!(singles <= 2, "frames have ended");
+    }
+    let (mut batch, mut before) = (RxBatch::new(slots), 0);
+    let received = frames(b).1;
+    for reads in 1..=trains + singles {
+        batch.clear();
+        b.recv(&mut batch, true).unwrap();
+        if frames(b).1 > received {
+            receive_now(b);
+            return (reads, before);
+        }
+        before += batch.len();
+    }
+    panic!("it never came");
+}
+
+#[test]
+fn a_frame_waits_for_datagrams_but_not_for_all_of_a_flood() {
+    let claim = "a_frame_waits_for_datagrams_but_not_for_all_of_a_flood";
+    let Some((_veth, mut a, mut b)) = pair(claim) else { return };
+    for round in 0..4 {
+        exchange(&mut a, &mut b, ENOUGH);
+        // A call reads a socket for 16 groups at most, and a batch may hold less.
+        let (slots, groups) = [(8, 8), (64, 16)][round % 2];
+        let (reads, before) = wait_of_a_frame(&mut a, &mut b, 10 * groups, slots);
+        assert!(reads <= 5 && before >= 3 * groups && before <= 5 * groups, "{reads} reads, {before} groups");
+        exchange(&mut a, &mut b, ENOUGH);
+        let (_, before) = wait_of_a_frame(&mut a, &mut b, 2 * groups, slots);
+        assert!(before >= 2 * groups, "{before} of {}", 2 * groups);
+    }
 }
 
 #[test]

@@ -130,8 +130,12 @@ impl Peer {
     }
 
     /// Whether datagrams went since the last frame.
-    pub fn take_behind(&mut self) -> bool {
-        std::mem::take(&mut self.behind)
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    pub fn on_frame_sent(&mut self) {
+        self.behind = false;
     }
 
     /// The number for one more frame.
@@ -291,7 +295,8 @@ mod tests {
                 peer.on_packet(&from_there(Content::Packet, sent, sent));
                 peer.on_datagram();
             }
-            assert_eq!(peer.take_behind(), datagram || number == 1, "{number}");
+            assert_eq!(peer.is_behind(), datagram || number == 1, "{number}");
+            peer.on_frame_sent();
         }
     }
 
@@ -334,6 +339,36 @@ mod tests {
             peer.on_packet(&from_there(Content::Packet, 0, heard));
             assert_eq!(peer.told, told);
         }
+    }
+
+    #[test]
+    fn numbers_wrap_without_a_doubt() {
+        let mut peer = ready();
+        for round in 0..2 * u32::from(u16::MAX) {
+            assert!(peer.ready, "{round}");
+            if peer.choose(|| 1) != Way::Frame {
+                continue;
+            }
+            let sent = peer.number(Content::Packet);
+            // Replies come in tens, so that the wrap is between a frame and what is heard of it.
+            if sent % 10 == 3 && round > 10 {
+                peer.on_packet(&from_there(Content::Packet, round as u16, sent.wrapping_sub(5)));
+                peer.on_datagram();
+                assert_eq!((peer.unheard(), peer.heard()), (5, round as u16));
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_failed_is_followed_by_datagrams_until_the_next_answer() {
+        let mut peer = ready();
+        assert_eq!(peer.choose(|| 1), Way::Frame);
+        peer.on_frame_sent();
+        peer.on_failed();
+        assert!(peer.is_behind());
+        assert_eq!(run(&mut peer, Datagram, 1), (31, DatagramAndQuestion));
+        peer.on_answer([2; 6]);
+        assert_eq!(peer.choose(|| 1), Way::Frame);
     }
 
     #[test]
