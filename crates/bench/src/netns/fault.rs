@@ -9,6 +9,10 @@ use super::build::bridge_port;
 use super::command::{NetnsError, run, run_with_input};
 use super::spec::{Spec, device};
 
+/// Ethernet type of express frames, from docs/protocol.md §2.5. The bearer has the same number in `udp/express/frame.rs`;
+/// it cannot be shared, for no arrow of ARCHITECTURE.md leads from the instrument to the bearers.
+const EXPRESS_TYPE: &str = "0x88b5";
+
 /// Which of a node's packets on a link vanish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -91,7 +95,7 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
     };
     if let Some(chance) = chance {
         // Two counters in one rule: what came by, and what was lost of it.
-        let packets = "meta protocol { ip, ip6, 0x88b5 }";
+        let packets = format!("meta protocol {{ ip, ip6, {EXPRESS_TYPE} }}");
         change +=
             &format!("add rule netdev polyrail loss_{device} {packets} counter {chance} counter drop\n");
     }
