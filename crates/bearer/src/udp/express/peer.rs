@@ -343,13 +343,15 @@ mod tests {
 
     #[test]
     fn numbers_wrap_without_a_doubt() {
-        let mut peer = ready();
+        let (mut peer, mut frames) = (ready(), 0u16);
         for round in 0..2 * u32::from(u16::MAX) {
             assert!(peer.ready, "{round}");
             if peer.choose(|| 1) != Way::Frame {
                 continue;
             }
             let sent = peer.number(Content::Packet);
+            frames = frames.wrapping_add(1);
+            assert_eq!(sent, frames);
             // Replies come in tens, so that the wrap is between a frame and what is heard of it.
             if sent % 10 == 3 && round > 10 {
                 peer.on_packet(&from_there(Content::Packet, round as u16, sent.wrapping_sub(5)));

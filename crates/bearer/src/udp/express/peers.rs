@@ -36,10 +36,9 @@ impl Peers {
     pub fn for_packet(&mut self, address: &Address) -> Option<&mut Peer> {
         self.packets = self.packets.wrapping_add(1);
         let packets = self.packets;
-        self.meet(address).map(|peer| {
-            peer.used = packets;
-            peer
-        })
+        let peer = self.meet(address)?;
+        peer.used = packets;
+        Some(peer)
     }
 
     /// The one at `address`, which is known from now on; `None` if it is none, or others need the place more.
