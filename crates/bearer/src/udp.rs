@@ -64,7 +64,7 @@ pub struct UdpBearer {
 
 /// Where to look for datagrams.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Search {
     /// At the socket that gave something last.
     Hot,
     /// At every socket.
@@ -100,12 +100,12 @@ impl UdpBearer {
         self.facts.beacon_error.as_deref()
     }
 
-    fn recv_datagrams(&mut self, batch: &mut RxBatch, look: Look) -> io::Result<usize> {
+    fn recv_datagrams(&mut self, batch: &mut RxBatch, search: Search) -> io::Result<usize> {
         let (first, count) = (self.sockets.hot, self.sockets.count());
         let mut sum = 0;
         for index in (first..count).chain(0..first) {
             let data = self.sockets.get_mut(index);
-            let groups_max = if data.found > 1 || look == Look::All { usize::MAX } else { 1 };
+            let groups_max = if data.found > 1 || search == Search::All { usize::MAX } else { 1 };
             let got = match receive(&data.socket, &mut self.queue, &mut self.trouble, batch, groups_max) {
                 // What the others gave is not to be lost for the trouble of one.
                 Err(_) if sum > 0 => break,
@@ -116,7 +116,7 @@ impl UdpBearer {
                 self.sockets.hot = index;
                 sum += got;
             }
-            if look == Look::Hot || batch.spare() == 0 {
+            if search == Search::Hot || batch.spare() == 0 {
                 break;
             }
         }
@@ -228,7 +228,7 @@ impl Bearer for UdpBearer {
             self.flush_held();
         }
         let Some(express) = &mut self.express else {
-            return self.recv_datagrams(batch, if thorough { Look::Everywhere } else { Look::Hot });
+            return self.recv_datagrams(batch, if thorough { Search::Everywhere } else { Search::Hot });
         };
         let Found { packets, behind } = express.recv(batch, false);
         express.hot |= packets > 0;
@@ -236,12 +236,12 @@ impl Bearer for UdpBearer {
             return Ok(packets);
         }
         let first = batch.len();
-        let look = match (thorough, behind) {
-            (_, true) => Look::All,
-            (true, false) => Look::Everywhere,
-            (false, false) => Look::Hot,
+        let search = match (thorough, behind) {
+            (_, true) => Search::All,
+            (true, false) => Search::Everywhere,
+            (false, false) => Search::Hot,
         };
-        let datagrams = match self.recv_datagrams(batch, look) {
+        let datagrams = match self.recv_datagrams(batch, search) {
             Err(_) if packets > 0 => 0,
             result => result?,
         };
