@@ -1,6 +1,8 @@
 //! Which links serve, and who waits for what: a session whose links are set by hand.
 
 mod incoming;
+mod outgoing;
+mod riders;
 
 use super::*;
 use crate::id::BufferId;

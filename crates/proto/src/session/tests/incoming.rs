@@ -5,7 +5,7 @@ use crate::link::send::NewTrain;
 use crate::session::receive::Taken;
 
 /// Enters `packets` packets of `bytes` each as sent by the first link.
-fn sent(session: &mut Session, packets: u8, bytes: u16) {
+pub(super) fn sent(session: &mut Session, packets: u8, bytes: u16) {
     let link = &mut session.links[0];
     let train =
         NewTrain { count: packets, packet_bytes: bytes, last_bytes: bytes, items: vec![], extent: None };
@@ -13,7 +13,7 @@ fn sent(session: &mut Session, packets: u8, bytes: u16) {
 }
 
 /// The peer acknowledges `ranges` of the first link, after 3 ms of which it held the acknowledgement for 1 ms.
-fn acknowledge(session: &mut Session, config: &Config, ranges: &[(u64, u64)]) {
+pub(super) fn acknowledge(session: &mut Session, config: &Config, ranges: &[(u64, u64)]) {
     acknowledge_queued(session, config, ranges, Duration::ZERO);
 }
 

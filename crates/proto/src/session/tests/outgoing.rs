@@ -1,0 +1,285 @@
+//! What goes into a train, by which link it leaves, and what does not.
+
+use super::*;
+use crate::link::send::NewTrain;
+use crate::link::window::AckSample;
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
+use crate::wire::{Frame, Frames, HEADER_BYTES, Header, ProbeKind};
+
+pub(super) fn config() -> Config {
+    Config::new(NodeId(1), Incarnation(1))
+}
+
+/// A packet as its receiver sees it; the payload of messages is all zeros.
+pub(super) struct Packet {
+    pub header: Header,
+    pub bytes: Vec<u8>,
+}
+
+impl Packet {
+    pub fn frames(&self) -> Vec<Frame<'_>> {
+        Frames::new(&self.bytes[HEADER_BYTES..], HEADER_BYTES).map(Result::unwrap).collect()
+    }
+
+    /// What it carries of messages, without their headers.
+    pub fn payload_bytes(&self) -> usize {
+        let of_frame = |frame: &Frame<'_>| match frame {
+            Frame::Message(_, payload) | Frame::Fragment(_, payload) => payload.len(),
+            Frame::TransferFragment(_, payload) => payload.len(),
+            _ => 0,
+        };
+        self.frames().iter().map(of_frame).sum()
+    }
+}
+
+pub(super) fn packets_of(train: &Train) -> Vec<Packet> {
+    let mut bytes = Vec::new();
+    for piece in &train.pieces {
+        match *piece {
+            Piece::Head { start, len } => bytes.extend(&train.head[start as usize..][..len as usize]),
+            Piece::Body { len, .. } => bytes.resize(bytes.len() + len as usize, 0),
+        }
+    }
+    assert_eq!((bytes.len(), bytes.len().div_ceil(train.segment_bytes)), (train.bytes, train.packets));
+    let packet = |bytes: &[u8]| Packet { header: Header::parse(bytes).unwrap(), bytes: bytes.to_vec() };
+    bytes.chunks(train.segment_bytes).map(packet).collect()
+}
+
+/// What leaves by that link at that moment.
+pub(super) fn poll_at(session: &mut Session, now: Instant, link: u8) -> Option<(Train, Vec<Packet>)> {
+    let (config, mut train) = (config(), Train::new());
+    let some = with_cx(&config, |cx| {
+        cx.now = now;
+        session.poll_transmit(cx, BearerId(link), &mut train)
+    });
+    some.then(|| (train.clone(), packets_of(&train)))
+}
+
+pub(super) fn poll(session: &mut Session, link: u8) -> Option<(Train, Vec<Packet>)> {
+    poll_at(session, NOW, link)
+}
+
+/// A session with so many links that are up.
+pub(super) fn up(links: usize) -> Session {
+    session(&config(), &vec![(Active, 0); links])
+}
+
+/// A session with one link that is up and so fast that a train may have as many bytes as a datagram.
+pub(super) fn fast(mtu: u16) -> Session {
+    let mut session = session_with_mtu(&config(), &[(Active, 0)], mtu);
+    make_fast(&mut session.links[0]);
+    session
+}
+
+pub(super) fn make_fast(link: &mut Link) {
+    for n in 1..=4 {
+        let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
+        let sample = AckSample {
+            acked_bytes: 512 << 10,
+            rx_bytes: n << 19,
+            rx_clock: at.stamp(),
+            ..AckSample::default()
+        };
+        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+    }
+    assert_eq!(link.train_bytes(), limits::TRAIN_BYTES_MAX as u64);
+}
+
+/// So many bytes are in flight on a link, in packets that carry nothing.
+pub(super) fn fill_window(link: &mut Link, mut bytes: u64) {
+    while bytes > 0 {
+        let last_bytes = bytes.min(60_000) as u16;
+        let train = NewTrain { count: 1, packet_bytes: last_bytes, last_bytes, items: vec![], extent: None };
+        link.sent.push(NOW, train);
+        bytes -= last_bytes as u64;
+    }
+}
+
+pub(super) fn send_by(session: &mut Session, class: Class, bytes: u64) {
+    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None };
+    assert!(session.send(NOW, FlowKey { class, ..FLOW }, message));
+}
+
+/// A large message whose receiver has granted all of it; its announcement has left.
+pub(super) fn start_transfer(session: &mut Session, class: Class, bytes: u64) {
+    send_by(session, class, bytes);
+    let (_, packets) = poll(session, 0).expect("the announcement leaves");
+    let announced = packets.iter().flat_map(Packet::frames).find_map(|frame| match frame {
+        Frame::Rts(rts) => Some(rts.token),
+        _ => None,
+    });
+    let (token, transfer) = (announced.unwrap(), crate::id::TransferId(1));
+    session.on_cts(&wire::Cts { token, transfer, granted: bytes, done: 0 });
+}
+
+#[test]
+fn packets_of_a_train_are_numbered_in_a_row_and_the_last_one_says_so() {
+    let mut session = up(1);
+    start_transfer(&mut session, Class::Normal, 1 << 20);
+    for first in [1, 13] {
+        let (train, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!((train.packets, train.segment_bytes), (12, 1_472));
+        for (n, packet) in packets.iter().enumerate() {
+            let last = if n == 11 { FLAG_TRAIN_LAST } else { 0 };
+            let header = packet.header;
+            assert_eq!(header.flags & !FLAG_ACK_NOW, FLAG_ACK_ELICITING | last);
+            let kind = PacketType::Data;
+            assert_eq!((header.kind, header.link, header.to), (kind, LinkId(0), SessionId(9)));
+            assert_eq!((header.number, header.stamp), (first + n as u64, NOW.stamp()));
+            assert_eq!(packet.payload_bytes(), 1_432);
+        }
+        assert_eq!(session.links[0].sent.next(), first + 12);
+    }
+}
+
+#[test]
+fn a_train_is_as_long_as_its_bounds_allow_and_no_longer() {
+    for mtu in [600, 1_016, 1_024, 1_472, 8_968, 32_752, 65_504] {
+        for urgent in 0..40 {
+            let mut session = fast(mtu);
+            start_transfer(&mut session, Class::Normal, 1 << 20);
+            (0..urgent).for_each(|n| send_by(&mut session, Class::Urgent, 1_000 + n));
+            let before = session.links[0].sent.inflight_bytes();
+            let (train, packets) = poll(&mut session, 0).unwrap();
+            let mtu = mtu as usize;
+            assert_eq!(train.segment_bytes, mtu);
+            assert!(train.packets * mtu - train.bytes <= mtu / 4, "the last one is as good as full");
+            assert!(train.packets <= limits::TRAIN_PACKETS_MAX && train.bytes <= limits::TRAIN_BYTES_MAX);
+            let no_more = train.bytes + mtu > limits::TRAIN_BYTES_MAX;
+            assert!(train.packets == limits::TRAIN_PACKETS_MAX || no_more, "{} of {mtu}", train.packets);
+            assert_eq!(packets.len(), train.packets);
+            assert_eq!(session.links[0].sent.inflight_bytes() - before, train.bytes as u64);
+        }
+    }
+}
+
+#[test]
+fn a_train_of_messages_is_as_long_as_its_bounds_allow_and_no_longer() {
+    // A message of 1,000 bytes fills a packet of 1,040, one of 552 a packet of 592.
+    for (mtu, bytes, packets) in [(1_040, 1_000, 62), (592, 552, 64), (8_968, 8_928, 7)] {
+        let mut session = fast(mtu);
+        (0..100).for_each(|_| send(&mut session, bytes));
+        let (train, _) = poll(&mut session, 0).unwrap();
+        assert_eq!((train.packets, train.bytes), (packets, packets * mtu as usize));
+    }
+}
+
+#[test]
+fn a_packet_that_is_mostly_empty_ends_its_train() {
+    // So many bytes of messages, of which one more would not fit: the packet is full to three quarters or it is not.
+    for (mtu, bytes, packets) in [(1_024, 744, 2), (1_024, 720, 1), (1_024, 728, 2)] {
+        let mut session = session_with_mtu(&config(), &[(Active, 0)], mtu);
+        send_by(&mut session, Class::Urgent, bytes);
+        send_by(&mut session, Class::Normal, 960);
+        let (train, _) = poll(&mut session, 0).unwrap();
+        assert_eq!(train.packets, packets, "{bytes}");
+    }
+}
+
+#[test]
+fn each_packet_confirms_what_it_carried_and_nothing_else() {
+    let mut session = up(1);
+    let other = FlowKey { from: PortId(9), ..FLOW };
+    let push = |session: &mut Session, key, count| {
+        (0..count).for_each(|_| {
+            let message = Outgoing { buffer: BufferId(1), len: 344, service: None, tag: None };
+            assert!(session.send(NOW, key, message));
+        });
+    };
+    // The numbers of one flow begin where those of the other one end.
+    push(&mut session, other, 2);
+    assert_eq!(poll(&mut session, 0).unwrap().1[0].frames().len(), 2);
+    push(&mut session, FLOW, 2);
+    push(&mut session, other, 10);
+    let (_, packets) = poll(&mut session, 0).unwrap();
+    let frames: Vec<_> = packets.iter().map(|packet| packet.frames().len() as u64).collect();
+    assert_eq!(frames, [4, 4, 4]);
+    for (number, confirmed) in [(0, 2), (1, 6), (2, 10), (3, 14)] {
+        incoming::acknowledge(&mut session, &config(), &[(number, number)]);
+        assert_eq!(session.stats.messages_confirmed, confirmed);
+    }
+}
+
+#[test]
+fn messages_that_are_repeated_together_are_confirmed_without_those_between() {
+    let mut session = up(1);
+    let trains: Vec<_> = (0..3)
+        .map(|_| {
+            send(&mut session, 8);
+            poll(&mut session, 0).unwrap().0
+        })
+        .collect();
+    for lost in [0, 2] {
+        with_cx(&config(), |cx| session.handle_sent(cx, &trains[lost], Outcome::Dropped));
+    }
+    let (_, packets) = poll(&mut session, 0).unwrap();
+    let seqs: Vec<_> =
+        packets[0].frames().iter().map(|f| if let Frame::Message(m, _) = f { m.seq } else { 9 }).collect();
+    assert_eq!((packets.len(), seqs), (1, vec![0, 2]));
+    incoming::acknowledge(&mut session, &config(), &[(3, 3)]);
+    assert_eq!(session.stats.messages_confirmed, 1);
+    incoming::acknowledge(&mut session, &config(), &[(1, 1)]);
+    assert_eq!(session.stats.messages_confirmed, 3);
+}
+
+#[test]
+fn what_a_lost_packet_of_a_transfer_carried_goes_out_again_and_nothing_else() {
+    let parts = |packets: &[Packet]| -> Vec<(u64, usize)> {
+        let frames = packets.iter().flat_map(Packet::frames);
+        let part = |frame: Frame<'_>| match frame {
+            Frame::TransferFragment(f, payload) => Some((f.offset, payload.len())),
+            _ => None,
+        };
+        frames.filter_map(part).collect()
+    };
+    let total = 70_000;
+    for lost in 2..40 {
+        let mut session = fast(1_472);
+        start_transfer(&mut session, Class::Normal, total);
+        // The first part is shorter than the others, and so is the last.
+        send_by(&mut session, Class::Urgent, 700);
+        let mut sent = Vec::new();
+        while let Some((_, packets)) = poll(&mut session, 0) {
+            sent.extend(packets);
+        }
+        let all = parts(&sent);
+        let end = all.iter().fold(0, |next, &(offset, len)| {
+            assert_eq!(offset, next);
+            next + len as u64
+        });
+        // The announcement was packet 0.
+        assert_eq!((end, sent.len(), all.len(), all[0].1 < all[1].1), (total, 50, 50, true));
+        incoming::acknowledge(&mut session, &config(), &[(lost + 1, 50), (0, lost - 1)]);
+        assert_eq!(session.stats.messages_confirmed, 1, "the urgent one");
+        let (_, again) = poll(&mut session, 0).unwrap();
+        assert_eq!(parts(&again), [all[lost as usize - 1]]);
+        incoming::acknowledge(&mut session, &config(), &[(51, 51)]);
+        assert_eq!((session.stats.messages_confirmed, session.sizes()[2]), (2, 0));
+    }
+}
+
+#[test]
+fn the_peer_is_asked_to_acknowledge_at_once_four_times_per_window() {
+    let mut session = up(1);
+    assert_eq!(session.links[0].window.ack_every_bytes(), 16_384);
+    for n in 1..=40 {
+        // A packet of 1,024 bytes.
+        send(&mut session, 984);
+        let (train, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!((train.bytes, train.packets), (1_024, 1));
+        let flags = packets[0].header.flags;
+        let asks = if n % 16 == 0 { FLAG_ACK_NOW } else { 0 };
+        assert_eq!(flags, FLAG_ACK_ELICITING | FLAG_TRAIN_LAST | asks, "{n}");
+        // Answers do not count.
+        answer(&mut session.links[0]);
+        assert_eq!(poll(&mut session, 0).unwrap().1[0].header.flags, FLAG_TRAIN_LAST);
+    }
+}
+
+/// An answer to a question of the peer waits for its way out.
+pub(super) fn answer(link: &mut Link) {
+    let (kind, about, carrier) = (ProbeKind::Liveness, link.spec.id, true);
+    let (size, id, last_rx, next_tx, last_rx_age, stall_us) = (0, 1, 0, 0, 0, 0);
+    let reply = wire::ProbeReply { kind, carrier, about, size, id, last_rx, next_tx, last_rx_age, stall_us };
+    link.replies.push(reply);
+}
