@@ -3,6 +3,7 @@
 mod incoming;
 mod outgoing;
 mod riders;
+mod shares;
 
 use super::*;
 use crate::id::BufferId;

@@ -100,15 +100,20 @@ pub(super) fn send_by(session: &mut Session, class: Class, bytes: u64) {
     assert!(session.send(NOW, FlowKey { class, ..FLOW }, message));
 }
 
-/// A large message whose receiver has granted all of it; its announcement has left.
+/// A large message whose receiver has granted all of it as transfer 1; its announcement has left.
 pub(super) fn start_transfer(session: &mut Session, class: Class, bytes: u64) {
     send_by(session, class, bytes);
+    grant_announced(session, 1, bytes);
+}
+
+/// What is announced next is granted under that number.
+pub(super) fn grant_announced(session: &mut Session, transfer: u32, bytes: u64) {
     let (_, packets) = poll(session, 0).expect("the announcement leaves");
     let announced = packets.iter().flat_map(Packet::frames).find_map(|frame| match frame {
         Frame::Rts(rts) => Some(rts.token),
         _ => None,
     });
-    let (token, transfer) = (announced.unwrap(), crate::id::TransferId(1));
+    let (token, transfer) = (announced.unwrap(), crate::id::TransferId(transfer));
     session.on_cts(&wire::Cts { token, transfer, granted: bytes, done: 0 });
 }
 

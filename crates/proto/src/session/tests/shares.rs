@@ -1,0 +1,236 @@
+//! Who gets the room of a train: windows, budgets, small messages, turns.
+
+use super::outgoing::*;
+use super::*;
+use crate::id::TransferId;
+use crate::wire::Frame;
+
+/// The bytes of messages that a train carries.
+fn payload(sent: Option<(Train, Vec<Packet>)>) -> Option<usize> {
+    sent.map(|(_, packets)| packets.iter().map(Packet::payload_bytes).sum())
+}
+
+/// The frames of messages in these packets: whose, which, and how many bytes.
+fn messages(packets: &[Packet]) -> Vec<(u32, u32, usize)> {
+    let of_frame = |frame: Frame<'_>| match frame {
+        Frame::Message(m, payload) => Some((m.from.0, m.seq, payload.len())),
+        Frame::Fragment(f, payload) => Some((f.message.from.0, f.message.seq, payload.len())),
+        _ => None,
+    };
+    packets.iter().flat_map(Packet::frames).filter_map(of_frame).collect()
+}
+
+fn send_from(session: &mut Session, from: u32, bytes: u64) {
+    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None };
+    assert!(session.send(NOW, FlowKey { from: PortId(from), ..FLOW }, message));
+}
+
+#[test]
+fn a_window_with_any_room_takes_as_much_as_a_packet() {
+    let window = 64 << 10;
+    // Room of the window, and the packets of a transfer that leave then: 1,432 bytes each, as many as one that is full
+    // at least.
+    for (room, packets) in [(1, 2), (1_472, 2), (2_864, 2), (2_865, 3), (window / 2, 12)] {
+        let mut session = up(1);
+        start_transfer(&mut session, Class::Normal, 1 << 20);
+        let before = session.links[0].sent.inflight_bytes();
+        fill_window(&mut session.links[0], window - room - before);
+        assert_eq!(poll(&mut session, 0).map(|(train, _)| train.packets), Some(packets), "{room}");
+    }
+}
+
+#[test]
+fn small_messages_exceed_a_full_window_by_a_little_and_no_more() {
+    let (window, extra) = (64 << 10, limits::SMALL_OVERDRAFT_BYTES);
+    for (inflight, leaves) in [(window + extra - 1, true), (window + extra, false)] {
+        let mut session = up(1);
+        fill_window(&mut session.links[0], inflight);
+        send(&mut session, 8);
+        assert_eq!(poll(&mut session, 0).is_some(), leaves);
+    }
+    // A packet as large as it gets takes as many of 1,000 bytes as that allows: with their headers 1,016 each.
+    let mut session = session_with_mtu(&config(), &[(Active, 0)], 65_504);
+    fill_window(&mut session.links[0], window);
+    (0..100).for_each(|_| send(&mut session, 1_000));
+    let (train, packets) = poll(&mut session, 0).unwrap();
+    assert_eq!((train.packets, train.bytes, messages(&packets).len()), (1, 24 + 17 * 1_016, 17));
+    assert!(poll(&mut session, 0).is_none());
+    // But none behind those that fill the overdraft.
+    let mut session = session_with_mtu(&config(), &[(Active, 0)], 65_504);
+    fill_window(&mut session.links[0], window);
+    send(&mut session, extra - 24 - 16);
+    send(&mut session, 1_000);
+    assert_eq!(poll(&mut session, 0).unwrap().0.bytes as u64, extra);
+}
+
+#[test]
+fn messages_cost_their_bytes_and_a_header_of_what_a_train_may_take() {
+    // A train of 16 KiB goes on while it is not spent, and small messages for as long as it is shorter than that.
+    for (mtu, bytes, packets, count) in [(16_000, 984, 2, 17), (16_000, 1_000, 2, 17), (1_200, 3_000, 14, 6)]
+    {
+        let mut session = session_with_mtu(&config(), &[(Active, 0)], mtu);
+        assert_eq!(session.links[0].train_bytes(), 16_384);
+        (0..60).for_each(|_| send(&mut session, bytes));
+        let (train, packets_of_it) = poll(&mut session, 0).unwrap();
+        let seqs: std::collections::BTreeSet<_> = messages(&packets_of_it).into_iter().map(|m| m.1).collect();
+        assert_eq!((train.packets, seqs.len()), (packets, count), "{bytes}");
+    }
+}
+
+#[test]
+fn links_that_are_not_chosen_leave_small_messages_alone_but_not_large_ones() {
+    let mut session = up(2);
+    send_from(&mut session, 1, 100);
+    send_from(&mut session, 2, limits::SMALL_BYTES_MAX + 1);
+    send_from(&mut session, 3, 100);
+    send_from(&mut session, 4, limits::SMALL_BYTES_MAX);
+    let by = |session: &mut Session, link| {
+        let mut flows: Vec<_> =
+            poll(session, link).map(|(_, packets)| messages(&packets)).unwrap_or_default();
+        flows.dedup_by_key(|m| m.0);
+        flows.into_iter().map(|m| m.0).collect::<Vec<_>>()
+    };
+    assert_eq!(by(&mut session, 1), [2], "the first of equals is chosen");
+    assert_eq!(by(&mut session, 0), [1, 3, 4]);
+}
+
+#[test]
+fn small_messages_go_by_another_link_while_the_best_one_is_blocked_or_all_are_full() {
+    for (blocked, full, by_second) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let mut session = up(2);
+        session.links[0].blocked = blocked;
+        if full {
+            session.links.iter_mut().for_each(|link| fill_window(link, 64 << 10));
+        }
+        send(&mut session, 8);
+        assert_eq!(payload(poll(&mut session, 1)).is_some(), by_second, "{blocked} {full}");
+    }
+}
+
+#[test]
+fn a_flow_that_cannot_send_now_does_not_hold_up_the_others() {
+    let config = config();
+    type Cause<'a> = (&'a str, &'a dyn Fn(&mut Session));
+    let causes: [Cause<'_>; 4] = [
+        ("its sender is gone", &|s| s.forget_sender(PortId(1))),
+        ("its receiver is gone", &|s| with_cx(&config, |cx| s.peer_port_closed(cx, PortId(2)))),
+        ("it was refused", &|s| {
+            let key = s.sending.by_key[&FLOW];
+            s.sending.flows.get_mut(key).unwrap().refused(NOW, Duration::ms(1));
+        }),
+        ("it has no credit", &|s| {
+            let credit = s.sending.credits.get_mut(s.sending.credit_of[&FLOW.to]).unwrap();
+            credit.credit.limit_messages = 0;
+        }),
+    ];
+    for (name, cause) in causes {
+        let mut session = up(1);
+        send(&mut session, 8);
+        cause(&mut session);
+        let message = Outgoing { buffer: BufferId(1), len: 10, service: None, tag: None };
+        assert!(session.send(NOW, FlowKey { to: PortId(77), ..FLOW }, message));
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!(messages(&packets), [(1, 0, 10)], "{name}");
+        assert!(session.schedule.is_empty());
+    }
+}
+
+#[test]
+fn a_flow_that_was_refused_waits_once_and_is_asked_again_in_time() {
+    let mut session = up(1);
+    send(&mut session, 8);
+    let key = session.sending.by_key[&FLOW];
+    let flow = session.sending.flows.get_mut(key).unwrap();
+    flow.refused(NOW, Duration::ms(1));
+    assert!(poll(&mut session, 0).is_none());
+    send(&mut session, 8);
+    assert!(poll(&mut session, 0).is_none());
+    assert_eq!(session.sending.refused, [key]);
+    let retry = NOW + Duration::ms(1);
+    assert_eq!(session.deadline(NOW, &config()), retry);
+    for (now, leaves) in [(retry - Duration(1), false), (retry, true)] {
+        with_cx(&config(), |cx| {
+            cx.now = now;
+            session.handle_timeout(cx);
+        });
+        assert_eq!(payload(poll_at(&mut session, now, 0)), leaves.then_some(16));
+    }
+    assert!(session.sending.refused.is_empty());
+}
+
+#[test]
+fn flows_take_turns_and_the_urgent_ones_go_first() {
+    // Sixteen messages with what their headers cost are 64 KiB: then the next flow has its turn.
+    let mut session = fast(8_968);
+    for from in [1, 2] {
+        (0..40).for_each(|_| send_from(&mut session, from, 4_072));
+    }
+    send_by(&mut session, Class::Urgent, 50);
+    let mut order = Vec::new();
+    while let Some((_, packets)) = poll(&mut session, 0) {
+        order.extend(messages(&packets));
+    }
+    assert_eq!(order.remove(0), (1, 0, 50));
+    let mut turns: Vec<(u32, usize)> = Vec::new();
+    for (from, _, bytes) in order {
+        assert_eq!(bytes, 4_072);
+        match turns.last_mut() {
+            Some((last, count)) if *last == from => *count += 1,
+            _ => turns.push((from, 1)),
+        }
+    }
+    assert_eq!(turns, [(1, 16), (2, 16), (1, 16), (2, 16), (1, 8), (2, 8)]);
+}
+
+#[test]
+fn a_message_that_a_fresh_packet_takes_whole_is_not_cut_for_the_rest_of_this_one() {
+    // The second message does not fit behind the first one into a packet of 1,200 bytes; the frames of both.
+    for (first, second, frames) in [
+        (880, 1_160, 2), // 256 bytes of it would go: less than a quarter.
+        (840, 1_160, 3), // 296 bytes.
+        (880, 1_168, 3), // No packet takes it whole.
+    ] {
+        let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
+        send(&mut session, first);
+        send(&mut session, second);
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!((packets.len(), messages(&packets).len()), (2, frames), "{first} {second}");
+    }
+}
+
+#[test]
+fn a_transfer_starts_in_what_is_left_of_a_packet_if_that_is_enough() {
+    // What is left behind a message of a packet of 1,200 bytes: the header, and at least 32 bytes.
+    for (left, starts) in [(24, 0), (32, 0), (40, 0), (48, 32), (56, 40)] {
+        let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
+        start_transfer(&mut session, Class::Normal, 1 << 20);
+        send_by(&mut session, Class::Urgent, 1_200 - 24 - 16 - left);
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        let part = packets[0].frames().into_iter().find_map(|frame| match frame {
+            Frame::TransferFragment(_, payload) => Some(payload.len()),
+            _ => None,
+        });
+        assert_eq!(part.unwrap_or(0), starts, "{left}");
+    }
+}
+
+#[test]
+fn a_transfer_that_is_gone_gives_its_place_to_the_next() {
+    let mut session = up(1);
+    send(&mut session, 100_000);
+    grant_announced(&mut session, 1, 0);
+    send(&mut session, 70_000);
+    grant_announced(&mut session, 2, 70_000);
+    let gone = session.sending.transfers.iter().next().unwrap().0;
+    session.on_cts(&wire::Cts { token: gone, transfer: TransferId(1), granted: 100_000, done: 0 });
+    session.sending.transfers.remove(gone);
+    let mut bytes = 0;
+    while let Some((_, packets)) = poll(&mut session, 0) {
+        for frame in packets.iter().flat_map(Packet::frames) {
+            let Frame::TransferFragment(f, payload) = frame else { panic!("{frame:?}") };
+            assert_eq!(f.transfer, TransferId(2));
+            bytes += payload.len();
+        }
+    }
+    assert!(bytes > 60_000, "as many as its window takes");
+}
