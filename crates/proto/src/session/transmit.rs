@@ -578,7 +578,8 @@ impl Session {
         };
         let here = fill.room().saturating_sub(wire::TransferFragment::HEADER_BYTES) & !7;
         if fill.budget == 0 || here < PACKET_FULL {
-            return Advance::Full;
+            // Small messages behind it may exceed the window.
+            return if fill.budget == 0 && fill.small { Advance::Skip } else { Advance::Full };
         }
         let whole = transfer::piece_bytes(fill.limit);
         let (next, left) = transfer.next();

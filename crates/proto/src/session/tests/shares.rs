@@ -40,6 +40,22 @@ fn a_window_with_any_room_takes_as_much_as_a_packet() {
 }
 
 #[test]
+fn a_full_window_holds_small_messages_up_behind_no_others() {
+    for small in [0, limits::SMALL_BYTES_MAX] {
+        let mut session = up(1);
+        start_transfer(&mut session, Class::Normal, 1 << 20);
+        let before = session.links[0].sent.inflight_bytes();
+        fill_window(&mut session.links[0], (64 << 10) - before);
+        assert!(poll(&mut session, 0).is_none());
+        send_by(&mut session, Class::Urgent, limits::SMALL_BYTES_MAX + 1);
+        assert!(poll(&mut session, 0).is_none(), "it is not small");
+        send_from(&mut session, 9, small);
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!(messages(&packets)[0].0, 9);
+    }
+}
+
+#[test]
 fn small_messages_exceed_a_full_window_by_a_little_and_no_more() {
     let (window, extra) = (64 << 10, limits::SMALL_OVERDRAFT_BYTES);
     for (inflight, leaves) in [(window + extra - 1, true), (window + extra, false)] {
