@@ -1,5 +1,7 @@
 //! Which links serve, and who waits for what: a session whose links are set by hand.
 
+mod arriving;
+mod fate;
 mod incoming;
 mod outgoing;
 mod riders;

@@ -117,6 +117,23 @@ pub(super) fn grant_announced(session: &mut Session, transfer: u32, bytes: u64) 
     session.on_cts(&wire::Cts { token, transfer, granted: bytes, done: 0 });
 }
 
+/// The pieces of transfers that these packets carry: first byte and bytes.
+fn parts(packets: &[Packet]) -> Vec<(u64, usize)> {
+    let part = |frame: Frame<'_>| match frame {
+        Frame::TransferFragment(f, payload) => Some((f.offset, payload.len())),
+        _ => None,
+    };
+    packets.iter().flat_map(Packet::frames).filter_map(part).collect()
+}
+
+/// The end of pieces that follow each other without a gap from `start` on.
+fn end_of(parts: &[(u64, usize)], start: u64) -> u64 {
+    parts.iter().fold(start, |next, &(offset, len)| {
+        assert_eq!(offset, next);
+        next + len as u64
+    })
+}
+
 #[test]
 fn packets_of_a_train_are_numbered_in_a_row_and_the_last_one_says_so() {
     let mut session = up(1);
@@ -133,7 +150,12 @@ fn packets_of_a_train_are_numbered_in_a_row_and_the_last_one_says_so() {
             assert_eq!((header.number, header.stamp), (first + n as u64, NOW.stamp()));
             assert_eq!(packet.payload_bytes(), 1_432);
         }
-        assert_eq!(session.links[0].sent.next(), first + 12);
+        let sent = &mut session.links[0].sent;
+        let mut items = Vec::new();
+        assert_eq!((sent.next(), sent.lose(first, |item| items.push(item))), (first + 12, 12));
+        // One stretch, not twelve.
+        let (token, len) = (session.sending.transfers.iter().next().unwrap().0, 12 * 1_432);
+        assert_eq!(items, [Item::Extent { token, offset: (first - 1) / 12 * len, len: len as u32 }]);
     }
 }
 
@@ -154,18 +176,24 @@ fn a_train_is_as_long_as_its_bounds_allow_and_no_longer() {
             assert!(train.packets == limits::TRAIN_PACKETS_MAX || no_more, "{} of {mtu}", train.packets);
             assert_eq!(packets.len(), train.packets);
             assert_eq!(session.links[0].sent.inflight_bytes() - before, train.bytes as u64);
+            // The next one goes on where this one ends.
+            let end = end_of(&parts(&packets), 0);
+            let (_, packets) = poll(&mut session, 0).unwrap();
+            assert!(end_of(&parts(&packets), end) > end);
         }
     }
 }
 
 #[test]
 fn a_train_of_messages_is_as_long_as_its_bounds_allow_and_no_longer() {
-    // A message of 1,000 bytes fills a packet of 1,040, one of 552 a packet of 592.
-    for (mtu, bytes, packets) in [(1_040, 1_000, 62), (592, 552, 64), (8_968, 8_928, 7)] {
+    // Each fills a packet or leaves 8 bytes of it, which are padding but in the last one.
+    for (mtu, bytes, packets, left) in
+        [(1_040, 1_000, 62, 0), (1_040, 992, 62, 8), (592, 552, 64, 0), (8_968, 8_928, 7, 0)]
+    {
         let mut session = fast(mtu);
         (0..100).for_each(|_| send(&mut session, bytes));
         let (train, _) = poll(&mut session, 0).unwrap();
-        assert_eq!((train.packets, train.bytes), (packets, packets * mtu as usize));
+        assert_eq!((train.packets, train.bytes), (packets, packets * mtu as usize - left));
     }
 }
 
@@ -229,14 +257,6 @@ fn messages_that_are_repeated_together_are_confirmed_without_those_between() {
 
 #[test]
 fn what_a_lost_packet_of_a_transfer_carried_goes_out_again_and_nothing_else() {
-    let parts = |packets: &[Packet]| -> Vec<(u64, usize)> {
-        let frames = packets.iter().flat_map(Packet::frames);
-        let part = |frame: Frame<'_>| match frame {
-            Frame::TransferFragment(f, payload) => Some((f.offset, payload.len())),
-            _ => None,
-        };
-        frames.filter_map(part).collect()
-    };
     let total = 70_000;
     for lost in 2..40 {
         let mut session = fast(1_472);
@@ -248,10 +268,7 @@ fn what_a_lost_packet_of_a_transfer_carried_goes_out_again_and_nothing_else() {
             sent.extend(packets);
         }
         let all = parts(&sent);
-        let end = all.iter().fold(0, |next, &(offset, len)| {
-            assert_eq!(offset, next);
-            next + len as u64
-        });
+        let end = end_of(&all, 0);
         // The announcement was packet 0.
         assert_eq!((end, sent.len(), all.len(), all[0].1 < all[1].1), (total, 50, 50, true));
         incoming::acknowledge(&mut session, &config(), &[(lost + 1, 50), (0, lost - 1)]);

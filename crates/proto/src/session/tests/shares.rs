@@ -215,19 +215,91 @@ fn a_message_that_a_fresh_packet_takes_whole_is_not_cut_for_the_rest_of_this_one
 }
 
 #[test]
+fn what_does_not_fit_the_packet_is_not_overtaken_by_what_would() {
+    let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
+    send_from(&mut session, 1, 900);
+    send_from(&mut session, 1, 1_100);
+    send_from(&mut session, 2, 8);
+    let (_, packets) = poll(&mut session, 0).unwrap();
+    assert_eq!(messages(&packets[..1]), [(1, 0, 900)]);
+    assert_eq!(messages(&packets[1..]), [(1, 1, 1_100), (2, 0, 8)]);
+}
+
+#[test]
+fn a_flow_whose_window_is_full_is_overtaken() {
+    let mut session = up(1);
+    session.peer.initial_credit = (1 << 30, 1 << 30);
+    send_from(&mut session, 1, 8);
+    let flow = session.sending.flows.get_mut(session.sending.by_key[&FLOW]).unwrap();
+    let credit = &mut session.sending.credits.get_mut(flow.credit).unwrap().credit;
+    let message = Outgoing { buffer: BufferId(1), len: 8, service: None, tag: None };
+    for _ in 0..limits::REORDER_MESSAGES_MAX {
+        assert!(flow.take(NOW, credit, 1_000, 1_000).is_some());
+        flow.push(message);
+    }
+    send_from(&mut session, 2, 10);
+    assert_eq!(messages(&poll(&mut session, 0).unwrap().1), [(2, 0, 10)]);
+}
+
+#[test]
+fn a_message_may_fill_the_last_bytes_of_a_packet() {
+    for (second, fits) in [(16, true), (17, false)] {
+        let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
+        send(&mut session, 1_200 - 24 - 16 - 32);
+        send(&mut session, second);
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!((packets.len(), packets[0].frames().len()), if fits { (1, 2) } else { (2, 1) });
+    }
+}
+
+#[test]
 fn a_transfer_starts_in_what_is_left_of_a_packet_if_that_is_enough() {
     // What is left behind a message of a packet of 1,200 bytes: the header, and at least 32 bytes.
     for (left, starts) in [(24, 0), (32, 0), (40, 0), (48, 32), (56, 40)] {
         let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
         start_transfer(&mut session, Class::Normal, 1 << 20);
         send_by(&mut session, Class::Urgent, 1_200 - 24 - 16 - left);
+        send_from(&mut session, 2, 8);
         let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!(messages(&packets[..1]).len(), 1, "nor is it overtaken");
         let part = packets[0].frames().into_iter().find_map(|frame| match frame {
             Frame::TransferFragment(_, payload) => Some(payload.len()),
             _ => None,
         });
         assert_eq!(part.unwrap_or(0), starts, "{left}");
     }
+}
+
+#[test]
+fn the_end_of_a_transfer_leaves_the_rest_of_its_train_to_others() {
+    let mut session = fast(1_472);
+    // Two trains of 44 packets, and 100 bytes.
+    start_transfer(&mut session, Class::Normal, 2 * 44 * 1_432 + 100);
+    assert_eq!([0; 2].map(|_| payload(poll(&mut session, 0))), [Some(44 * 1_432); 2]);
+    send_from(&mut session, 2, 30_000);
+    assert_eq!(payload(poll(&mut session, 0)), Some(30_100));
+}
+
+#[test]
+fn transfers_take_turns() {
+    let mut session = up(1);
+    for transfer in [1, 2] {
+        send_from(&mut session, transfer, 1 << 20);
+        grant_announced(&mut session, transfer, 0);
+    }
+    let tokens: Vec<_> = session.sending.transfers.iter().map(|(token, _)| token).collect();
+    for (token, transfer) in tokens.into_iter().zip([1, 2]) {
+        session.on_cts(&wire::Cts { token, transfer: TransferId(transfer), granted: 1 << 20, done: 0 });
+    }
+    let turns: Vec<_> = (0..12)
+        .map(|_| {
+            let (train, packets) = poll(&mut session, 0).unwrap();
+            incoming::acknowledge(&mut session, &config(), &[(0, packets[11].header.number)]);
+            let of = |frame| if let Frame::TransferFragment(f, _) = frame { f.transfer.0 } else { 0 };
+            (train.packets, of(packets[0].frames().remove(0)))
+        })
+        .collect();
+    assert_eq!(turns, [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1].map(|transfer| (12, transfer)), "64 KiB each");
 }
 
 #[test]
