@@ -3,9 +3,11 @@
 mod arriving;
 mod fate;
 mod incoming;
+mod moments;
 mod outgoing;
 mod riders;
 mod shares;
+mod upkeep;
 
 use super::*;
 use crate::id::BufferId;

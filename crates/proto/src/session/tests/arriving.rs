@@ -6,15 +6,15 @@ use crate::wire::{Frame, Header, ProbeKind, RefuseReason};
 
 /// Memory that notes what is asked of it.
 #[derive(Default)]
-struct Ledger {
+pub(super) struct Ledger {
     /// How much was reserved, and whether it was urgent.
-    reserved: Vec<(u64, bool)>,
+    pub reserved: Vec<(u64, bool)>,
     /// What was copied, and where to.
-    placed: Vec<(u64, Vec<u8>)>,
-    discarded: usize,
+    pub placed: Vec<(u64, Vec<u8>)>,
+    pub discarded: usize,
     /// What was released, and whether it had been delivered.
-    released: Vec<(PortId, bool)>,
-    full: bool,
+    pub released: Vec<(PortId, bool)>,
+    pub full: bool,
 }
 
 impl Store for Ledger {
@@ -43,29 +43,29 @@ impl Store for Ledger {
 }
 
 /// A receiver with one link, and what it has told and counted so far.
-struct Receiver {
-    session: Session,
-    store: Ledger,
-    drops: Drops,
-    faults: BTreeMap<wire::Fault, u64>,
-    events: VecDeque<Event>,
+pub(super) struct Receiver {
+    pub session: Session,
+    pub store: Ledger,
+    pub drops: Drops,
+    pub faults: BTreeMap<wire::Fault, u64>,
+    pub events: VecDeque<Event>,
     next: u64,
 }
 
 impl Receiver {
-    fn new() -> Receiver {
+    pub fn new() -> Receiver {
         let (session, store, drops) = (up(1), Ledger::default(), Drops::default());
         Receiver { session, store, drops, faults: BTreeMap::new(), events: VecDeque::new(), next: 0 }
     }
 
-    fn call<R>(&mut self, call: impl FnOnce(&mut Session, &mut Cx<'_>) -> R) -> R {
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut Session, &mut Cx<'_>) -> R) -> R {
         let (config, store) = (&config(), &mut self.store);
         let (events, drops, faults) = (&mut self.events, &mut self.drops, &mut self.faults);
         call(&mut self.session, &mut Cx { now: NOW, config, store, events, drops, faults })
     }
 
     /// A packet with that number and body.
-    fn packet(&mut self, number: u64, body: &[u8]) {
+    pub fn packet(&mut self, number: u64, body: &[u8]) {
         let (kind, to) = (PacketType::Data, SessionId(1));
         let header = Header { kind, flags: 0, link: LinkId(0), to, number, stamp: 0, check: 0 };
         let mut packet = Vec::new();
@@ -75,7 +75,7 @@ impl Receiver {
     }
 
     /// The next packet, with these frames; whether it is acknowledged.
-    fn frames(&mut self, frames: &[Frame<'_>]) -> bool {
+    pub fn frames(&mut self, frames: &[Frame<'_>]) -> bool {
         let mut body = Vec::new();
         for frame in frames {
             frame.emit(&mut body);
@@ -86,7 +86,7 @@ impl Receiver {
         self.session.links[0].received.seen(self.next - 1) == crate::link::recv::Seen::Duplicate
     }
 
-    fn delivered(&self) -> usize {
+    pub fn delivered(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, Event::Message { .. })).count()
     }
 }

@@ -299,7 +299,8 @@ fn only_the_answer_to_its_own_request_lets_a_link_join() {
 fn a_link_that_was_heard_of_since_is_not_dead_because_its_peer_once_said_so() {
     let config = Config::new(NodeId(1), Incarnation(1));
     // The peer had sent so many packets when it gave the link up; we heard of ten, or of none.
-    for (heard, sent, dead) in [(10, 10, true), (10, 9, false), (10, 20, true), (0, 0, true)] {
+    for (heard, sent, dead) in [(10, 10, true), (10, 9, false), (10, 5, false), (10, 20, true), (0, 0, true)]
+    {
         let mut session = session(&config, &[(Active, 0), (Active, 0)]);
         for number in 0..heard {
             session.links[0].received.record(NOW, number, 100, NOW.stamp(), true, false, false);
