@@ -334,3 +334,36 @@ fn a_search_for_larger_packets_is_made_of_packets_of_their_own() {
     incoming::acknowledge(&mut session, &config(), &[(0, 0)]);
     assert_eq!(session.links[0].mtu.current(), 1_472);
 }
+
+#[test]
+fn an_answer_says_what_was_heard_of_the_link_and_when() {
+    let mut session = up(2);
+    let link = &mut session.links[1];
+    link.received.record(NOW - Duration::ms(1), 5, 100, 0, true, false, false);
+    link.sent.skip(7);
+    link.carrier = false;
+    let probe = wire::Probe { id: 3, about: LinkId(1), kind: ProbeKind::State, target: 0, size: 80 };
+    with_cx(&config(), |cx| session.frame(cx, 0, &Frame::Probe(probe)));
+    let (_, packets) = poll(&mut session, 0).unwrap();
+    let replies = packets[0].frames().into_iter();
+    let replies =
+        replies.filter_map(|frame| if let Frame::ProbeReply(reply) = frame { Some(reply) } else { None });
+    let [reply] = replies.collect::<Vec<_>>()[..] else { panic!("{:?}", packets[0].frames()) };
+    assert_eq!((reply.id, reply.about, reply.kind, reply.size), (3, LinkId(1), ProbeKind::State, 80));
+    // Units of 256 ns.
+    assert_eq!((reply.last_rx, reply.last_rx_age, reply.next_tx, reply.carrier), (5, 3_906, 7, false));
+}
+
+#[test]
+fn what_waits_is_reported() {
+    let mut session = up(1);
+    assert_eq!(session.backlog(), (0, 0));
+    (0..3).for_each(|_| grant(&mut session));
+    (0..2).for_each(|n| refuse(&mut session, n));
+    for class in [Class::Normal, Class::Urgent, Class::Bulk, Class::Bulk] {
+        send_by(&mut session, class, 8);
+    }
+    assert_eq!(session.backlog(), (5, 3));
+    session.last_proof_at = NOW + Duration(1);
+    assert_eq!(session.last_proof_at(), NOW + Duration(1));
+}
