@@ -223,6 +223,18 @@ fn an_announcement_that_comes_again_has_its_grant_repeated_once() {
 }
 
 #[test]
+fn memory_for_a_large_message_is_asked_for_when_its_turn_comes() {
+    let mut receiver = Receiver::new();
+    let offers = |r: &Receiver| r.events.iter().filter(|event| matches!(event, Event::Offer { .. })).count();
+    assert!(receiver.frames(&[Frame::Rts(wire::Rts { message: head(1), token: 3, total: 8 << 20 })]));
+    assert_eq!((receiver.session.receiving.waiting.len(), offers(&receiver)), (1, 0));
+    for (message, told) in [(head(2), 0), (head(0), 1), (head(3), 1)] {
+        assert!(receiver.frames(&[Frame::Message(message, &[1; 8])]));
+        assert_eq!(offers(&receiver), told);
+    }
+}
+
+#[test]
 fn a_transfer_is_delivered_in_the_place_of_its_announcement() {
     let mut receiver = Receiver::new();
     let total = 100_000;

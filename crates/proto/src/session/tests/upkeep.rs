@@ -118,22 +118,23 @@ fn a_sender_that_is_gone_is_forgotten_and_the_peer_is_told_if_it_knows_it() {
     assert_eq!((session.sizes()[0], session.unconfirmed_of(PortId(4))), (1, 1));
 }
 
-/// A session to which two ports of the peer send to two of ours: a message that waits for one before it, one in
-/// pieces, and a large one that waits for memory; each of a flow.
+/// A session in which two ports of the peer send to two of ours. Of each flow there wait two whole messages for one
+/// before them, one of which a piece has come, a large one that has memory, and one that has none.
 fn receiving() -> Receiver {
     let mut receiver = Receiver::new();
     for (from, to) in [(71, 81), (71, 82), (72, 81), (72, 82)] {
         let part = wire::Fragment { message: head(from, to, 3), total: 100, offset: 0 };
         let large = wire::Rts { message: head(from, to, 2), token: from, total: 8 << 20 };
         let granted = wire::Rts { message: head(from, to, 4), token: to, total: 1 << 20 };
-        let whole = Frame::Message(head(from, to, 1), &[1; 8]);
-        let frames = [whole, Frame::Fragment(part, &[1; 8]), Frame::Rts(large), Frame::Rts(granted)];
+        let whole = |seq| Frame::Message(head(from, to, seq), &[1; 8]);
+        let frames =
+            [whole(1), Frame::Fragment(part, &[1; 8]), Frame::Rts(large), Frame::Rts(granted), whole(6)];
         assert!(receiver.frames(&frames));
     }
     assert_eq!(receiver.session.sizes(), [0, 4, 0, 8]);
-    assert_eq!((receiver.session.receiving.waiting.len(), receiver.store.reserved.len()), (4, 12));
+    assert_eq!((receiver.session.receiving.waiting.len(), receiver.store.reserved.len()), (4, 16));
     let gaps = [81, 82].map(|port| receiver.session.given_credit(PortId(port)).unwrap().gaps);
-    assert_eq!(gaps, [2, 2], "message 0 of each flow");
+    assert_eq!(gaps, [4, 4], "messages 0 and 5 of each flow");
     receiver
 }
 
@@ -141,10 +142,10 @@ fn receiving() -> Receiver {
 fn a_receiver_that_closes_gives_back_what_waits_for_it_and_nothing_else() {
     let mut receiver = receiving();
     receiver.call(|session, cx| session.close_receiver(cx.store, PortId(81)));
-    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (6, [0, 2, 0, 4]));
+    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (8, [0, 2, 0, 4]));
     assert_eq!(receiver.session.receiving.waiting.len(), 2);
     assert!(receiver.session.given_credit(PortId(81)).is_none());
-    assert_eq!(receiver.session.given_credit(PortId(82)).unwrap().gaps, 2);
+    assert_eq!(receiver.session.given_credit(PortId(82)).unwrap().gaps, 4);
     // The others go on where they were.
     assert!(receiver.frames(&[Frame::Message(head(71, 82, 0), &[1; 8])]));
     assert_eq!(receiver.delivered(), 2);
@@ -154,9 +155,9 @@ fn a_receiver_that_closes_gives_back_what_waits_for_it_and_nothing_else() {
 fn what_a_port_of_the_peer_sent_ends_with_it_and_nothing_else() {
     let mut receiver = receiving();
     receiver.call(|session, cx| session.peer_port_closed(cx, PortId(71)));
-    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (6, [0, 2, 0, 4]));
+    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (8, [0, 2, 0, 4]));
     let gaps = [81, 82].map(|port| receiver.session.given_credit(PortId(port)).unwrap().gaps);
-    assert_eq!(gaps, [1, 1]);
+    assert_eq!(gaps, [2, 2]);
     assert!(receiver.frames(&[Frame::Message(head(72, 82, 0), &[1; 8])]));
     assert_eq!(receiver.delivered(), 2);
 }
@@ -170,7 +171,7 @@ fn a_session_that_ends_gives_back_everything() {
     assert!(super::outgoing::poll(&mut receiver.session, 0).is_some());
     assert!(receiver.session.send(NOW, key(1, 2), message(8)));
     receiver.call(|session, cx| session.end(cx));
-    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (12, [0; 4]));
+    assert_eq!((receiver.store.discarded, receiver.session.sizes()), (16, [0; 4]));
     let told = |event: &Event| match event {
         Event::SendFailed { port, why, .. } => Some((port.0, *why)),
         _ => None,
