@@ -645,7 +645,6 @@ impl Session {
         }
         self.quiet.stir();
         let mut items = std::mem::take(&mut self.scratch);
-        link.received.on_duplicate(cx.now);
         if id.tracked {
             match outcome {
                 Outcome::WouldBlock => link.sent.take_back(id.first, |item| items.push(item)),

@@ -1,4 +1,4 @@
-//! Packets of a bulk stream, read in one go (protocol.md §4.4).
+//! Packets of a bulk stream, read in one go (protocol.md §4.3).
 
 use super::field::u32_at;
 use super::frame::{TransferFragment, kind};

@@ -77,7 +77,7 @@ impl Ends {
         self.reply();
         let packet = vec![7; bytes];
         let (slices, segment_bytes) = ([IoSlice::new(&packet)], bytes);
-        self.a.send(&Transmit { to: self.to_b, segment_bytes, bytes, slices: &slices, express })
+        self.a.send(&Transmit { to: self.to_b, segment_bytes, bytes, slices: &slices, express, lend: false })
     }
 
     /// Number of the last packet's frame to b.

@@ -253,21 +253,35 @@ fn a_message_may_fill_the_last_bytes_of_a_packet() {
 }
 
 #[test]
-fn a_transfer_starts_in_what_is_left_of_a_packet_if_that_is_enough() {
-    // What is left behind a message of a packet of 1,200 bytes: the header, and at least 32 bytes.
-    for (left, starts) in [(24, 0), (32, 0), (40, 0), (48, 32), (56, 40)] {
+fn a_transfer_takes_whole_packets_and_leaves_the_rest_of_others_to_messages() {
+    // What is left behind a message of a packet of 1,200 bytes, and the messages that it holds at last.
+    for (left, held) in [(24, 1), (32, 1), (40, 1), (48, 2), (56, 2), (800, 2)] {
         let mut session = session_with_mtu(&config(), &[(Active, 0)], 1_200);
         start_transfer(&mut session, Class::Normal, 1 << 20);
         send_by(&mut session, Class::Urgent, 1_200 - 24 - 16 - left);
         send_from(&mut session, 2, 8);
         let (_, packets) = poll(&mut session, 0).unwrap();
-        assert_eq!(messages(&packets[..1]).len(), 1, "nor is it overtaken");
-        let part = packets[0].frames().into_iter().find_map(|frame| match frame {
-            Frame::TransferFragment(_, payload) => Some(payload.len()),
-            _ => None,
-        });
-        assert_eq!(part.unwrap_or(0), starts, "{left}");
+        assert_eq!(messages(&packets[..1]).len(), held, "{left}");
+        let part = |packet: &Packet| {
+            packet.frames().into_iter().find_map(|frame| match frame {
+                Frame::TransferFragment(fragment, payload) => Some((fragment.offset, payload.len())),
+                _ => None,
+            })
+        };
+        assert_eq!(part(&packets[0]), None, "{left}");
+        let next = packets.into_iter().nth(1).unwrap_or_else(|| poll(&mut session, 0).unwrap().1.remove(0));
+        assert_eq!(part(&next), Some((0, 1_160)), "{left}");
     }
+}
+
+#[test]
+fn the_end_of_a_transfer_may_share_a_packet() {
+    let mut session = fast(1_472);
+    start_transfer(&mut session, Class::Normal, 2 * 44 * 1_432 + 100);
+    assert_eq!([0; 2].map(|_| payload(poll(&mut session, 0))), [Some(44 * 1_432); 2]);
+    send_by(&mut session, Class::Urgent, 700);
+    let sent = poll(&mut session, 0);
+    assert_eq!((sent.as_ref().map(|sent| sent.1.len()), payload(sent)), (Some(1), Some(800)));
 }
 
 #[test]
