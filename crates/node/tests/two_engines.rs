@@ -449,3 +449,43 @@ fn bounded_and_back(bytes: usize, most: usize) {
     world.run(5);
     assert!(hand_in(&mut client));
 }
+
+#[test]
+fn links_that_are_cut_in_turn_again_and_again_leave_one_to_go_by() {
+    for carrier in [true, false] {
+        let mut world = World::new(2, 0);
+        let mut controls = vec![];
+        for seed in 0..2 {
+            let hub = MemoryHub::new();
+            for end in 0..2 {
+                let bearer = FaultBearer::new(hub.bearer(end), seed, Faults::default());
+                controls.push((seed, bearer.control()));
+                world.engines[end as usize].add_bearer(world.now_ns, Box::new(bearer));
+            }
+        }
+        let mut server = world.client(1);
+        bind(&mut world, &mut server, SERVICE);
+        world.run(300);
+        let mut messages = Clocked { client: world.client(0), server, sent: 0, got: 0 };
+        for cut in 0..24 {
+            let link = cut % 2;
+            let mut longest_ns = 0;
+            for (up, ms) in [(false, 300), (true, 700)] {
+                controls.iter().filter(|c| c.0 == link).for_each(|c| c.1.silence(!up));
+                if carrier {
+                    let now_ns = world.now_ns;
+                    // The loopback is bearer 0.
+                    world.engines.iter_mut().for_each(|e| e.carrier(now_ns, link as usize + 1, up));
+                }
+                for _ in 0..ms * 10 {
+                    messages.send(&world, 4_096);
+                    for _ in 0..5 {
+                        longest_ns = messages.read(&mut world).max(longest_ns);
+                    }
+                }
+            }
+            // Damped links are pressed into service: nothing waits for the return of a link.
+            assert!(longest_ns < 50_000_000, "{longest_ns} ns in cut {cut}, carrier {carrier}");
+        }
+    }
+}
