@@ -79,6 +79,24 @@ impl Region {
     #[inline]
     fn place(&self, offset: u64, len: usize) -> Option<u64> {
         let end = offset.checked_add(len as u64)?;
-        (end <= self.len).then_some(self.start + offset)
+        // The sum is taken only where it is known to be inside: offsets come from peers.
+        (end <= self.len).then(|| self.start + offset)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_near_the_end_of_all_numbers_are_outside() {
+        let segment = Segment::private(8_192).unwrap();
+        let region = Region::new(&segment, 4_096, 4_096).unwrap();
+        assert!(region.io_slice(4_090, 6).is_some() && region.io_slice(4_090, 7).is_none());
+        for offset in [4_097, u64::MAX / 2, u64::MAX - 4_096, u64::MAX - 6, u64::MAX] {
+            assert!(region.io_slice(offset, 6).is_none(), "{offset}");
+            assert!(!region.renew(offset, 6));
+        }
+        assert!(Region::new(&segment, u64::MAX, 2).is_none());
     }
 }
