@@ -583,14 +583,12 @@ impl Session {
         }
         let whole = transfer::piece_bytes(fill.limit);
         let (next, left) = transfer.next();
-        // Pieces begin at multiples of what a packet takes, for that is how the memory of messages is laid out
-        // (ARCHITECTURE.md, decision 2). What is not there is brought there; what is takes a whole packet.
-        let astray = next as usize % whole;
-        if astray == 0 && here < whole && left > here as u64 {
+        // Trains begin at multiples of what a packet takes, for that is how the memory of messages is laid out
+        // (ARCHITECTURE.md, decision 2): what is there takes whole packets, and what is not ends there.
+        if (next as usize).is_multiple_of(whole) && here < whole && left > here as u64 {
             return Advance::Skip;
         }
-        let here = here.min(whole - astray);
-        let packets = if fill.extent.is_some() || astray > 0 {
+        let packets = if fill.extent.is_some() {
             0
         } else {
             let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
@@ -599,7 +597,10 @@ impl Session {
             by_count.min(by_bytes).min(by_budget)
         };
         // If what it had to repeat was confirmed meanwhile, the next one has its turn.
-        let Some((start, end)) = transfer.take((here + packets * whole) as u64) else { return Advance::Stay };
+        let most = here + packets * whole;
+        let over = (next as usize + most) % whole;
+        let most = if over < most { most - over } else { most };
+        let Some((start, end)) = transfer.take(most as u64) else { return Advance::Stay };
         let Some(to) = transfer.transfer() else { return Advance::Skip };
         let buffer = transfer.message.buffer;
         let first = (end - start).min(here as u64);

@@ -275,6 +275,42 @@ fn a_transfer_takes_whole_packets_and_leaves_the_rest_of_others_to_messages() {
 }
 
 #[test]
+fn links_of_unequal_packets_take_turns_at_a_transfer_by_whole_trains() {
+    for (first, second) in [(1_472, 1_448), (1_472, 1_400), (8_968, 1_472)] {
+        let mut session = fast(first);
+        let to = MediaAddress::from_bytes(&[1]).unwrap();
+        let (id, bearer) = (LinkId(1), BearerId(1));
+        let spec =
+            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: second, window: 1 << 20, lossless: true };
+        session.add_link(NOW, spec, &config());
+        let link = &mut session.links[1];
+        link.state.handle(NOW, LinkEvent::Joined);
+        link.probe = None;
+        outgoing::make_fast(link);
+        start_transfer(&mut session, Class::Normal, 4 << 20);
+        for round in 0..4 {
+            for (bearer, mtu) in [(0, first), (1, second)] {
+                let (train, packets) = poll(&mut session, bearer).unwrap();
+                let most = limits::TRAIN_PACKETS_MAX.min(limits::TRAIN_BYTES_MAX / mtu as usize);
+                assert_eq!((train.packets, train.segment_bytes), (most, mtu as usize), "{round}");
+                // Each ends where that link would go on with whole packets.
+                let ends: Vec<_> = packets
+                    .iter()
+                    .flat_map(Packet::frames)
+                    .filter_map(|frame| match frame {
+                        Frame::TransferFragment(fragment, payload) => {
+                            Some(fragment.offset + payload.len() as u64)
+                        }
+                        _ => None,
+                    })
+                    .collect();
+                assert!(ends.last().unwrap().is_multiple_of(mtu as u64 - 40), "{ends:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_end_of_a_transfer_may_share_a_packet() {
     let mut session = fast(1_472);
     start_transfer(&mut session, Class::Normal, 2 * 44 * 1_432 + 100);
