@@ -202,8 +202,12 @@ impl Engine {
         self.store.open(port, self.node.config().node, sizes, exchange, self.spacing())
     }
 
-    /// How large messages are best laid out: for the largest packets that all bearers to the outside carry.
+    /// How large messages are best laid out: for the largest packets that all bearers to the outside carry. Not at all
+    /// where packets carry a check over their payload, which is made of copies.
     fn spacing(&self) -> Option<Spacing> {
+        if self.node.config().full_check {
+            return None;
+        }
         let outside = self.bearers.iter().filter(|b| !b.loopback);
         Spacing::for_packets(outside.map(|b| b.bearer.capabilities().mtu_bytes).min()?)
     }
