@@ -146,22 +146,17 @@ impl Segment {
         Some(unsafe { slice::from_raw_parts(start.as_ptr(), len) })
     }
 
-    /// Whether the pages belong to this process alone, so that [`Segment::renew`] can be had.
-    pub fn is_private(&self) -> bool {
-        self.file.is_none()
-    }
-
     /// Puts fresh pages of zeros in the place of those wholly inside the range of a private segment: whoever else holds
     /// the old ones (the kernel, of what was sent by reference) keeps them as they are. False and nothing done where
     /// that cannot be had.
     pub fn renew(&self, offset: u64, len: usize) -> bool {
+        if self.file.is_some() || self.pointer(offset, len).is_none() {
+            return false;
+        }
         let page = PAGE_BYTES as u64;
         let (start, end) = (offset.next_multiple_of(page), (offset + len as u64) / page * page);
-        if !self.is_private() || end <= start {
-            return self.is_private();
-        }
-        let bytes = (end - start) as usize;
-        let Some(first) = self.pointer(start, bytes) else { return false };
+        let bytes = end.saturating_sub(start) as usize;
+        let Some(first) = self.pointer(start, bytes).filter(|_| bytes > 0) else { return true };
         // SAFETY: the range is whole pages of our own private mapping. Its content is given up by the module's rule on
         // bytes: nobody uses memory that is being released.
         unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }

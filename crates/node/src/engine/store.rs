@@ -99,7 +99,10 @@ impl Slot {
         if let (Some(until), Some(spacing)) = (self.loans.end(start, confirmed), self.spacing) {
             // Such messages have their blocks for themselves: the rest of the last page is theirs too.
             let bytes = spacing.stored_bytes(until).next_multiple_of(PAGE_BYTES as u64);
-            self.pair.tx.memory().renew(start, bytes as usize);
+            if !self.pair.tx.memory().renew(start, bytes as usize) {
+                // It stays taken: better less memory than another message in packets of this one.
+                return;
+            }
         }
         self.pair.tx.release(start);
     }
