@@ -16,16 +16,27 @@ use crate::Transmit;
 const LENT_BYTES_MIN: usize = 16_384;
 
 /// What to send by, where the kernel can do it.
-pub(super) struct Lending(Option<PageLender>);
+pub(super) struct Lending {
+    lender: Option<PageLender>,
+    /// The last attempt failed, and copying will tell what was to blame.
+    suspect: bool,
+}
 
 impl Lending {
     /// `wanted`: the socket knows segmentation, without which trains go one by one.
     pub fn new(wanted: bool) -> Lending {
-        Lending(wanted.then(|| PageLender::new().ok().flatten()).flatten())
+        Lending { lender: wanted.then(|| PageLender::new().ok().flatten()).flatten(), suspect: false }
     }
 
     pub fn is_possible(&self) -> bool {
-        self.0.is_some()
+        self.lender.is_some()
+    }
+
+    /// A train was copied and taken: if lending it had failed, lending is given up.
+    pub fn on_copied(&mut self) {
+        if std::mem::take(&mut self.suspect) {
+            self.lender = None;
+        }
     }
 
     /// Sends the train by the socket `data` with datagrams of `segment_bytes`. `None`: it has to be copied.
@@ -36,7 +47,8 @@ impl Lending {
         segment_bytes: u16,
         trouble: &mut Trouble,
     ) -> Option<io::Result<usize>> {
-        let lender = self.0.as_ref()?;
+        self.suspect = false;
+        let lender = self.lender.as_ref()?;
         let [bytes] = train.slices else { return None };
         if !train.lend || train.bytes < LENT_BYTES_MIN || data.peer.is_none() || !data.cut(segment_bytes) {
             return None;
@@ -46,16 +58,7 @@ impl Lending {
         if error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(errno::ENOBUFS) {
             return Some(sent);
         }
-        if refuses_pages(error) {
-            self.0 = None;
-        }
-        // Whether the train itself is to blame is found out by copying it.
+        self.suspect = true;
         None
     }
-}
-
-/// Whether the kernel cannot send pages here, whatever is in them.
-fn refuses_pages(error: &io::Error) -> bool {
-    let numbers = [errno::EINVAL, errno::EIO, errno::EOPNOTSUPP];
-    error.kind() == io::ErrorKind::WriteZero || error.raw_os_error().is_some_and(|n| numbers.contains(&n))
 }

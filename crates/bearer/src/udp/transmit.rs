@@ -100,6 +100,7 @@ impl UdpBearer {
             && self.offload.usable(monotonic_ns)
             && let Some(sent) = self.lending.send(train, data, largest as u16, &mut self.trouble)
         {
+            self.on_offloaded(sent.is_ok());
             return outcome(sent);
         }
         data.cut(0);
@@ -120,11 +121,19 @@ impl UdpBearer {
                 result
             }
             result => {
-                if result.is_ok() && self.offload.succeed() {
-                    self.capabilities.segments_max = TRAIN_SEGMENTS_MAX as u8;
+                self.on_offloaded(result.is_ok());
+                if result.is_ok() {
+                    self.lending.on_copied();
+                    self.capabilities.lends_pages = self.lending.is_possible();
                 }
                 outcome(result)
             }
+        }
+    }
+
+    fn on_offloaded(&mut self, sent: bool) {
+        if sent && self.offload.succeed() {
+            self.capabilities.segments_max = TRAIN_SEGMENTS_MAX as u8;
         }
     }
 
