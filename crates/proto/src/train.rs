@@ -111,6 +111,16 @@ impl Train {
         self.pad(wire::padding(len));
     }
 
+    /// Appends a whole packet: header bytes, check included, and payload that needs no padding.
+    pub(crate) fn piece(&mut self, head: &[u8], buffer: BufferId, offset: u64, len: usize) {
+        let start = self.head.len() as u32;
+        self.head.extend_from_slice(head);
+        self.pieces.push(Piece::Head { start, len: head.len() as u32 });
+        self.pieces.push(Piece::Body { buffer, offset, len: len as u32 });
+        self.bytes += head.len() + len;
+        self.packets += 1;
+    }
+
     pub(crate) fn pad(&mut self, bytes: usize) {
         if bytes > 0 {
             self.with_head(|head| head.resize(head.len() + bytes, 0));

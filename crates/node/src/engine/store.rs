@@ -335,37 +335,46 @@ impl EngineStore {
     /// Has a train lie in memory as it leaves, by writing its headers before the pieces of the message that it consists
     /// of. `None` if it is not of that kind, or if its headers were lent and may still be read.
     pub(super) fn lay_heads(&mut self, train: &Train) -> Option<Run> {
-        let first = self.note_repeats(train);
-        let [Piece::Head { .. }, Piece::Body { buffer, offset: from, .. }, ..] = train.pieces[..] else {
+        let Some(run) = self.run_of(train) else {
+            self.note_repeats(train);
+            return None;
+        };
+        let slot = self.slots.get_mut(run.client)?.as_mut()?;
+        if !slot.loans.is_first(run.start, run.from, run.to) {
+            return None;
+        }
+        let spacing = slot.spacing?;
+        let memory = slot.pair.tx.memory();
+        let mut head_at = run.at;
+        for head in train.head.chunks(PIECE_HEAD_BYTES) {
+            memory.write_at(head_at, head)?;
+            head_at += spacing.stored_bytes(spacing.piece_bytes());
+        }
+        Some(run)
+    }
+
+    /// Where a train lies that consists of pieces of a spaced message, one after the other.
+    fn run_of(&self, train: &Train) -> Option<Run> {
+        let [Piece::Head { start: 0, .. }, Piece::Body { buffer, offset: from, .. }, ..] = train.pieces[..]
+        else {
             return None;
         };
         let Place::Spaced(client, start, _) = Place::of(buffer) else { return None };
-        let slot = self.slots.get_mut(client)?.as_mut()?;
-        let spacing = slot.spacing?;
-        let to = run_end(&train.pieces, spacing, buffer, from);
-        let to = to.filter(|_| first)?;
-        let memory = slot.pair.tx.memory();
-        let mut head_at = start + spacing.head(from)?;
-        for piece in train.pieces.iter().step_by(2) {
-            let Piece::Head { start: head, len } = *piece else { return None };
-            memory.write_at(head_at, &train.head[head as usize..(head + len) as usize])?;
-            head_at += spacing.stored_bytes(spacing.piece_bytes());
-        }
+        let spacing = self.slots.get(client)?.as_ref()?.spacing?;
+        let to = run_end(&train.pieces, spacing, buffer, from)?;
         Some(Run { client, start, from, to, at: start + spacing.head(from)?, bytes: train.bytes })
     }
 
-    /// Remembers what of a train was lent before, and is thus being sent again; whether nothing was.
-    fn note_repeats(&mut self, train: &Train) -> bool {
-        let mut first = true;
+    /// Remembers what of a train was lent before, and is thus being sent again.
+    fn note_repeats(&mut self, train: &Train) {
         for piece in &train.pieces {
             let Piece::Body { buffer, offset, len } = *piece else { continue };
             if let Place::Spaced(client, start, _) = Place::of(buffer)
                 && let Some(slot) = self.slots.get_mut(client).and_then(Option::as_mut)
             {
-                first &= slot.loans.is_first(start, offset, offset + len as u64);
+                slot.loans.is_first(start, offset, offset + len as u64);
             }
         }
-        first
     }
 
     /// The bytes of such a train.

@@ -13,7 +13,9 @@ use crate::time::Instant;
 use crate::train::{Train, TrainId};
 use crate::transfer::{self, SendTransfer};
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
-use crate::wire::{self, Fragment, Header, Message, PacketType, Probe, ProbeKind, TransferFragment};
+use crate::wire::{
+    self, Fragment, Header, Message, PacketType, PieceHead, Probe, ProbeKind, TransferFragment,
+};
 
 /// What became of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -248,7 +250,31 @@ impl Session {
             if !goes_on {
                 break;
             }
+            self.put_run(fill);
         }
+    }
+
+    /// The packets in the middle of an extent, which differ in two numbers only: all but the last of the train.
+    fn put_run(&mut self, fill: &mut Fill<'_>) {
+        let (Some((next, end)), Some(extent)) = (fill.rest, fill.extent) else { return };
+        let Some(transfer) = self.sending.transfers.get(extent.token) else { return };
+        let Some(to) = transfer.transfer() else { return };
+        let piece = extent.len as usize;
+        if piece + transfer::PIECE_HEAD_BYTES != fill.limit || next >= end {
+            return;
+        }
+        let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
+        let by_bytes = ((limits::TRAIN_BYTES_MAX - fill.train.bytes) / fill.limit).saturating_sub(1);
+        let by_rest = (end - next - 1) / extent.len as u64;
+        let count = by_count.min(by_bytes).min(by_rest as usize);
+        let header = Header { flags: FLAG_ACK_ELICITING, ..self.header(fill) };
+        let mut head = PieceHead::new(&header, &TransferFragment { transfer: to, offset: next }, piece);
+        for number in 0..count as u64 {
+            fill.train.piece(head.bytes(), transfer.message.buffer, next + number * piece as u64, piece);
+            head.go_on();
+        }
+        fill.packet += count as u8;
+        fill.rest = Some((next + (count * piece) as u64, end));
     }
 
     /// Gives back the bytes of messages that leave for the first time (planted fault only).

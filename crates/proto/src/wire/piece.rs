@@ -18,6 +18,52 @@ pub struct Piece<'a> {
     pub payload: &'a [u8],
 }
 
+/// The header bytes of such a packet, and of those after it in turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceHead {
+    bytes: [u8; PIECE_HEAD_BYTES],
+    number: u64,
+    offset: u64,
+    len: usize,
+}
+
+impl PieceHead {
+    /// Of a packet that carries `len` bytes, a multiple of 8.
+    pub(crate) fn new(header: &Header, fragment: &TransferFragment, len: usize) -> PieceHead {
+        debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
+        let mut head = Vec::with_capacity(PIECE_HEAD_BYTES);
+        Header { check: 0, ..*header }.emit(&mut head);
+        fragment.emit(&mut head, len);
+        let mut bytes = [0; PIECE_HEAD_BYTES];
+        bytes.copy_from_slice(&head);
+        let mut head = PieceHead { bytes, number: header.number, offset: fragment.offset, len };
+        head.sum();
+        head
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; PIECE_HEAD_BYTES] {
+        &self.bytes
+    }
+
+    /// The next packet, with the next piece.
+    pub(crate) fn go_on(&mut self) {
+        self.number += 1;
+        self.offset += self.len as u64;
+        self.bytes[NUMBER_OFFSET..][..8].copy_from_slice(&self.number.to_le_bytes());
+        self.bytes[FRAGMENT_OFFSET..][..8].copy_from_slice(&self.offset.to_le_bytes());
+        self.sum();
+    }
+
+    fn sum(&mut self) {
+        self.bytes[CHECK_OFFSET..HEADER_BYTES].fill(0);
+        let check = crc32c(&self.bytes);
+        self.bytes[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+    }
+}
+
+/// Offsets in such a packet: of its number, and of the place of its payload (protocol.md §2.1, §4.3).
+const NUMBER_OFFSET: usize = 8;
+const FRAGMENT_OFFSET: usize = HEADER_BYTES + 8;
 const FIRST_BYTE: u8 = VERSION << 4 | PacketType::Data as u8;
 const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
 
@@ -40,4 +86,36 @@ pub fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     let header = Header::parse(packet).ok()?;
     let (fragment, payload) = TransferFragment::parse(frame).ok()?;
     Some(Piece { header, fragment, payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{LinkId, SessionId, TransferId};
+
+    #[test]
+    fn heads_that_go_on_are_those_of_the_packets_one_by_one() {
+        let header = |number| Header {
+            kind: PacketType::Data,
+            flags: FLAG_ACK_ELICITING,
+            link: LinkId(3),
+            to: SessionId(4),
+            number,
+            stamp: 5,
+            check: 0,
+        };
+        let fragment = |offset| TransferFragment { transfer: TransferId(6), offset };
+        // Numbers that carry into the next byte while they count.
+        let (first, from) = (0x00ff_ffff_fffe, 0xffff_ff00);
+        let mut head = PieceHead::new(&header(first), &fragment(from), 1_432);
+        for n in 0..5 {
+            let mut packet = head.bytes().to_vec();
+            packet.resize(PIECE_HEAD_BYTES + 1_432, 7);
+            let piece = piece(&packet).unwrap();
+            assert_eq!(Header { check: 0, ..piece.header }, header(first + n));
+            assert_eq!(piece.fragment, fragment(from + n * 1_432));
+            assert_eq!((piece.payload.len(), crate::wire::verify(&packet).is_ok()), (1_432, true));
+            head.go_on();
+        }
+    }
 }
