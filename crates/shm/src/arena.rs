@@ -24,6 +24,10 @@ pub const BLOCK_BYTES: u64 = 64 * 1024;
 /// Allocations start at and take multiples of this: a reader's line is never shared with the next message's writer.
 pub const GRAIN_BYTES: u64 = 64;
 
+#[cfg(not(loom))]
+/// The part of an arena in which huge pages are never asked for.
+const SMALL_PART_BYTES: u64 = 1 << 20;
+
 /// Blocks looked at by one [`ArenaAllocator::free_bytes`]: the counters of one cache line.
 const REFRESH_BLOCKS: usize = 8;
 
@@ -76,6 +80,8 @@ pub struct ArenaAllocator {
     blocks_free: u64,
     blocks_lost: u64,
     refresh_next: usize,
+    /// Where allocations of several blocks are looked for first.
+    large_from: usize,
 }
 
 impl ArenaAllocator {
@@ -97,7 +103,18 @@ impl ArenaAllocator {
             blocks_free,
             blocks_lost: 0,
             refresh_next: 0,
+            large_from: 0,
         })
+    }
+
+    /// Has allocations of several blocks lie in huge pages, where they can be had. The kernel takes pages by reference
+    /// much faster where they are large. The first MiB is left to small allocations, so that an arena which has no others
+    /// stays small.
+    #[cfg(not(loom))]
+    pub fn prefer_huge_pages(&mut self) {
+        let bytes = self.capacity().saturating_sub(SMALL_PART_BYTES) as usize;
+        let from = self.memory.prefer_huge_pages(SMALL_PART_BYTES, bytes);
+        self.large_from = from.map_or(0, |from| from.div_ceil(BLOCK_BYTES) as usize);
     }
 
     /// Memory for `len` bytes, as an offset into [`ArenaAllocator::memory`] (a multiple of 64); `None` when there is
@@ -177,7 +194,7 @@ impl ArenaAllocator {
         }
         let block = match self.take_drained_current() {
             Some(block) => block,
-            None => self.take_blocks(1)?,
+            None => self.take_blocks(0, 1)?,
         };
         // The block with more room left serves the following allocations.
         let rest = BLOCK_BYTES - bytes;
@@ -193,7 +210,8 @@ impl ArenaAllocator {
             return None;
         }
         self.retire_drained();
-        let block = self.take_blocks(bytes.div_ceil(BLOCK_BYTES) as usize)?;
+        let count = bytes.div_ceil(BLOCK_BYTES) as usize;
+        let block = self.take_blocks(self.large_from, count).or_else(|| self.take_blocks(0, count))?;
         self.blocks[block].allocated = self.blocks[block].allocated.wrapping_add(1);
         Some(block as u64 * BLOCK_BYTES)
     }
@@ -231,10 +249,9 @@ impl ArenaAllocator {
         }
     }
 
-    /// Takes the lowest `count` free blocks in a row.
-    fn take_blocks(&mut self, count: usize) -> Option<usize> {
-        let mut start = 0;
-        let mut index = 0;
+    /// Takes the lowest `count` free blocks in a row from block `start` on.
+    fn take_blocks(&mut self, mut start: usize, count: usize) -> Option<usize> {
+        let mut index = start;
         while index < self.blocks.len() {
             self.reclaim_block(index);
             match self.blocks[index].state {

@@ -75,6 +75,11 @@ impl Region {
         self.place(offset, len).is_some_and(|at| self.segment.renew(at, len))
     }
 
+    /// Asks for huge pages in a range, see [`Segment::prefer_huge_pages`].
+    pub fn prefer_huge_pages(&self, offset: u64, len: usize) -> Option<u64> {
+        self.segment.prefer_huge_pages(self.place(offset, len)?, len).map(|at| at - self.start)
+    }
+
     /// Offset in the segment of a range that lies wholly inside this region.
     #[inline]
     fn place(&self, offset: u64, len: usize) -> Option<u64> {

@@ -25,6 +25,9 @@ use crate::sync::AtomicU64;
 /// Unit in which segments are sized and laid out.
 pub const PAGE_BYTES: usize = 4096;
 
+/// Size of a huge page.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// No one may resize the file behind a segment, nor take these seals off again.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -160,6 +163,22 @@ impl Segment {
         // SAFETY: the range is whole pages of our own private mapping. Its content is given up by the module's rule on
         // bytes: nobody uses memory that is being released.
         unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
+    }
+
+    /// Asks for huge pages in a range of a private segment: where the first of them begins, or `None` if there are none
+    /// to be had. What is touched there costs memory in steps of [`HUGE_PAGE_BYTES`].
+    pub fn prefer_huge_pages(&self, offset: u64, len: usize) -> Option<u64> {
+        if self.file.is_some() {
+            return None;
+        }
+        let address = self.pointer(offset, len)?.as_ptr() as usize;
+        let skipped = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
+        let bytes = len.checked_sub(skipped)? / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        let start = offset + skipped as u64;
+        let first = self.pointer(start, bytes).filter(|_| bytes > 0)?;
+        // SAFETY: the range is inside our own mapping, and this advice leaves its content as it is.
+        let taken = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 };
+        taken.then_some(start)
     }
 
     /// The first of `count` words at `offset`; `None` when they are not inside or not aligned.

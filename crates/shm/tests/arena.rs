@@ -6,6 +6,7 @@ use std::thread;
 
 use polyrail_shm::arena::{ArenaPlace, BLOCK_BYTES, GRAIN_BYTES};
 use polyrail_shm::ring::ring_bytes;
+use polyrail_shm::segment::HUGE_PAGE_BYTES;
 use polyrail_shm::{ArenaAllocator, ArenaReleaser, Consumer, Producer, Segment};
 use proptest::prelude::*;
 
@@ -219,4 +220,33 @@ fn two_threads_never_see_each_others_bytes() {
     let mut allocator = sending.join().unwrap();
     assert_eq!(allocator.reclaim(), allocator.capacity());
     assert_eq!(allocator.blocks_lost(), 0);
+}
+
+#[test]
+fn large_allocations_lie_in_huge_pages_first_and_small_ones_below() {
+    const MIB: u64 = 1 << 20;
+    let segment = Segment::private((DATA + 10 * MIB) as usize).unwrap();
+    let place = ArenaPlace { counters: 0, data: DATA, blocks: (10 * MIB / BLOCK_BYTES) as u32 };
+    let mut allocator = ArenaAllocator::new(&segment, place).unwrap();
+    let mut releaser = ArenaReleaser::new(&segment, place).unwrap();
+    allocator.prefer_huge_pages();
+    assert_eq!(allocator.alloc(100), Some(0));
+    let first = allocator.alloc(MIB).unwrap();
+    let address = |offset: u64| allocator.memory().io_slice(offset, 1).unwrap().as_ptr() as usize;
+    if first == BLOCK_BYTES {
+        eprintln!("skipped: this kernel has no huge pages");
+        return;
+    }
+    let skipped = address(first) % HUGE_PAGE_BYTES;
+    assert!((MIB..4 * MIB).contains(&first) && skipped < BLOCK_BYTES as usize, "{first} {skipped}");
+    assert_eq!(allocator.alloc(100), Some(128), "small ones keep together");
+    let mut all = vec![first];
+    all.extend(std::iter::from_fn(|| allocator.alloc(MIB)));
+    assert!(all.len() >= 8, "the part below serves too when the other is full: {}", all.len());
+    assert!(all.iter().any(|&offset| offset < first));
+    let mut order = all.clone();
+    order.sort_unstable();
+    assert!(order.windows(2).all(|pair| pair[1] - pair[0] >= MIB));
+    assert!(releaser.release(first));
+    assert_eq!(allocator.alloc(MIB), Some(first));
 }

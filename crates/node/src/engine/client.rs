@@ -135,6 +135,10 @@ impl Client {
         exchange: Exchange,
         spacing: Option<Spacing>,
     ) -> Client {
+        let mut pair = pair;
+        if spacing.is_some() {
+            pair.tx.prefer_huge_pages();
+        }
         Client {
             pair,
             address,
