@@ -22,6 +22,8 @@ use std::time::Duration;
 /// may be 600 ms late when changes follow each other.
 const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(250);
+/// How long the system may take to say that it uses a carrier that is back.
+const SERVICE_WAIT_NS: u64 = 50_000_000;
 /// How often peers' names are resolved again.
 const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
 /// How long a name that gave nothing waits.
@@ -30,11 +32,54 @@ const RESOLVE_AGAIN_NS: u64 = 2_000_000_000;
 struct Attendant {
     probe: Option<UdpSocket>,
     monitor: Option<LinkMonitor>,
-    devices: Vec<(usize, String, bool)>,
+    devices: Vec<Device>,
     peers: Vec<PeerName>,
     resolve_at_ns: u64,
     control: Option<Listener>,
     epoll: Epoll,
+}
+
+/// An interface that bearers use.
+struct Device {
+    bearer: usize,
+    name: String,
+    /// Whether the engine counts on its carrier.
+    usable: bool,
+    /// Since when its carrier is back without the system saying that it uses it.
+    waiting_since_ns: Option<u64>,
+}
+
+impl From<(usize, String)> for Device {
+    fn from((bearer, name): (usize, String)) -> Device {
+        Device { bearer, name, usable: true, waiting_since_ns: None }
+    }
+}
+
+impl Device {
+    /// Whether the engine may count on the carrier now.
+    ///
+    /// A carrier that is back is of use only once the system uses it: what is sent before is lost. The system says when
+    /// it does; but of an interface that was set up again, which is in use at once, some systems say so only when their
+    /// watch over carriers has its turn, up to a second later. So its word is not waited for any longer than it takes
+    /// where it tells something.
+    fn look(
+        &mut self,
+        now_ns: u64,
+        carrier: impl FnOnce(&str) -> bool,
+        in_service: impl FnOnce(&str) -> bool,
+    ) -> bool {
+        // In this order: newer systems settle the matter when they are asked for the carrier.
+        if !carrier(&self.name) {
+            self.waiting_since_ns = None;
+            return false;
+        }
+        if self.usable || in_service(&self.name) {
+            self.waiting_since_ns = None;
+            return true;
+        }
+        let since_ns = *self.waiting_since_ns.get_or_insert(now_ns);
+        now_ns.saturating_sub(since_ns) >= SERVICE_WAIT_NS
+    }
 }
 
 /// Starts the thread; it ends when the node does.
@@ -55,7 +100,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let mut attendant = Attendant {
         probe: UdpSocket::new(false).ok(),
         monitor,
-        devices: devices.into_iter().map(|(i, name)| (i, name, true)).collect(),
+        devices: devices.into_iter().map(Device::from).collect(),
         peers: shared.config.peer_names().unwrap_or_default(),
         resolve_at_ns: 0,
         control,
@@ -82,7 +127,8 @@ impl Attendant {
                 // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
                 shared.drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns()))
             };
-            let wait = if busy { BUSY } else { IDLE };
+            let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
+            let wait = if busy || waiting { BUSY } else { IDLE };
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
             let mut changes: Vec<LinkChange> = Vec::new();
             if let Some(monitor) = &mut self.monitor {
@@ -93,15 +139,14 @@ impl Attendant {
 
     fn check_carriers(&mut self, shared: &Shared) {
         let Some(probe) = &self.probe else { return };
-        for (index, name, was) in &mut self.devices {
+        for device in &mut self.devices {
             // An interface that is gone has no carrier either.
-            let carrier = interface::carrier(probe, name).unwrap_or(false);
-            // A carrier that is back is of use only once the system uses it: a question asked before is lost, and
-            // with it the neighbour's address for a second.
-            let is = carrier && (*was || interface::in_service(probe, name).unwrap_or(false));
-            if is != *was {
-                *was = is;
-                shared.drive.engine().carrier(now_ns(), *index, is);
+            let carrier = |name: &str| interface::carrier(probe, name).unwrap_or(false);
+            let in_service = |name: &str| interface::in_service(probe, name).unwrap_or(false);
+            let usable = device.look(now_ns(), carrier, in_service);
+            if usable != device.usable {
+                device.usable = usable;
+                shared.drive.engine().carrier(now_ns(), device.bearer, usable);
                 // Whoever sleeps must act on it now: what the dead link carried goes by the others.
                 if shared.drive.inline().is_none() {
                     shared.drive.wake();
@@ -142,4 +187,42 @@ fn plain(mut address: SocketAddr) -> Address {
         v6.set_flowinfo(0);
     }
     Address::Ip(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_NS: u64 = 7_000_000_000;
+
+    /// What a look at this moment finds if the carrier and the system's word are these.
+    fn look(device: &mut Device, after_ns: u64, carrier: bool, in_service: bool) -> bool {
+        device.usable = device.look(AT_NS + after_ns, |_| carrier, |_| in_service);
+        device.usable
+    }
+
+    #[test]
+    fn a_carrier_that_is_back_counts_once_the_system_says_so_or_has_had_time_to() {
+        let mut device = Device::from((0, "eth0".to_owned()));
+        assert!(look(&mut device, 0, true, false), "it was there all the time");
+        assert!(!look(&mut device, 1, false, true));
+        assert!(look(&mut device, 2, true, true));
+        assert!(!look(&mut device, 3, false, false));
+        assert!(!look(&mut device, 4, true, false));
+        assert!(!look(&mut device, 3 + SERVICE_WAIT_NS, true, false));
+        assert!(look(&mut device, 4 + SERVICE_WAIT_NS, true, false));
+        assert!(device.look(AT_NS, |_| true, |_| false), "and goes on to");
+    }
+
+    #[test]
+    fn a_carrier_that_left_again_is_waited_for_anew() {
+        let mut device = Device::from((0, "eth0".to_owned()));
+        assert!(!look(&mut device, 0, false, false));
+        assert!(!look(&mut device, 1, true, false));
+        assert!(!look(&mut device, 2, false, false));
+        assert!(device.waiting_since_ns.is_none());
+        assert!(!look(&mut device, 1 + SERVICE_WAIT_NS, true, false));
+        assert!(!look(&mut device, 2 + SERVICE_WAIT_NS, true, false));
+        assert!(look(&mut device, 1 + 2 * SERVICE_WAIT_NS, true, false));
+    }
 }

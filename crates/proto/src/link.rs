@@ -77,6 +77,10 @@ pub struct Link {
     last_tx_at: Instant,
     probe_at: Instant,
     probes: u64,
+    /// When the bearer got its carrier back, if it ever did.
+    carrier_at: Option<Instant>,
+    /// Nothing leaves before this moment.
+    hushed_until: Instant,
     /// Bytes sent since the peer was last asked to acknowledge at once.
     pub(crate) unasked_bytes: u64,
     created_at: Instant,
@@ -89,6 +93,13 @@ const RETRY_IDLE: Duration = Duration::ms(250);
 const RETRY_SUSPECT: Duration = Duration::ms(3);
 /// Between requests to join that answer the peer's.
 const JOIN_BACK: Duration = Duration::ms(3);
+/// How long a link whose carrier is back says nothing, unless it hears the peer. The ends of a cable come into service
+/// one after the other: a system that is asked for its address before its end is, answers into the void, and is not
+/// asked again for a second.
+const CARRIER_HUSH: Duration = Duration::ms(50);
+/// After that it is tried this often, for so long after the carrier's return.
+const RETRY_RETURN: Duration = Duration::ms(10);
+const RETURN_SPAN: Duration = Duration::ms(300);
 
 impl Link {
     /// A link that has to be joined first.
@@ -118,6 +129,8 @@ impl Link {
             last_tx_at: now,
             probe_at: now,
             probes: 0,
+            carrier_at: None,
+            hushed_until: Instant::ZERO,
             unasked_bytes: 0,
             created_at: now,
             spec,
@@ -213,6 +226,27 @@ impl Link {
         self.pto_base += stall;
     }
 
+    /// The bearer has its carrier again. What waited to be said is of before: the peer's questions are repeated.
+    pub(crate) fn on_carrier_back(&mut self, now: Instant) {
+        self.replies.clear();
+        // A medium that neither loses nor delays is asked once.
+        self.probe = self.spec.lossless.then_some(ProbeKind::Join);
+        if !self.spec.lossless {
+            self.carrier_at = Some(now);
+            self.hushed_until = now + CARRIER_HUSH;
+        }
+    }
+
+    /// A packet of the peer's came by this link: its end is in service.
+    pub(crate) fn on_heard(&mut self) {
+        self.hushed_until = Instant::ZERO;
+    }
+
+    /// Nothing is to leave before this moment, whatever waits.
+    pub(crate) fn hushed_until(&self) -> Instant {
+        self.hushed_until
+    }
+
     /// When losses are to be looked for by time.
     pub fn loss_at(&self) -> Instant {
         self.loss_at
@@ -230,7 +264,16 @@ impl Link {
             }
             state::LinkState::Probation => self.probe_at + Duration::ms(10),
             state::LinkState::Suspect => self.probe_at + RETRY_SUSPECT,
-            _ => self.probe_at + if busy { RETRY_BUSY } else { RETRY_IDLE },
+            _ => (self.probe_at + self.retry(busy)).max(self.hushed_until),
+        }
+    }
+
+    /// Between requests to join. `busy`: the session carries messages.
+    fn retry(&self, busy: bool) -> Duration {
+        match self.carrier_at {
+            Some(at) if self.probe_at < at + RETURN_SPAN => RETRY_RETURN,
+            _ if busy => RETRY_BUSY,
+            _ => RETRY_IDLE,
         }
     }
 
@@ -271,8 +314,10 @@ impl Link {
     /// some link of the session is usable, and can take this one's acknowledgements along.
     pub fn deadline(&self, config: &Config, busy: bool, carried: bool) -> Instant {
         let mut at = self.loss_at.min(self.state.deadline()).min(self.probe_due_at(config, busy));
-        if self.carrier || carried {
+        if carried {
             at = at.min(self.received.deadline());
+        } else if self.carrier {
+            at = at.min(self.received.deadline().max(self.hushed_until));
         }
         if self.usable() {
             // The others have their own retries; a probe time-out that nobody handles would never be over.

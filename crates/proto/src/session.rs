@@ -724,7 +724,7 @@ impl Session {
                 let event = if carrier { LinkEvent::CarrierBack } else { LinkEvent::CarrierLost };
                 self.link_event(cx, index, event);
                 if carrier {
-                    self.links[index].probe = Some(wire::ProbeKind::Join);
+                    self.links[index].on_carrier_back(cx.now);
                 }
             }
         }

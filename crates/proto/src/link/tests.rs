@@ -169,6 +169,27 @@ fn how_soon_it_asks_depends_on_its_state() {
 }
 
 #[test]
+fn a_link_whose_carrier_is_back_asks_often_for_a_while_and_then_as_before() {
+    let config = config();
+    for (busy, later) in [(true, Duration::ms(20)), (false, Duration::ms(250))] {
+        let mut link = up(&config);
+        link.state.handle(NOW, LinkEvent::CarrierLost);
+        let back = NOW + Duration::s(2);
+        link.on_carrier_back(back);
+        let mut asked = Vec::new();
+        while asked.len() < 28 {
+            let due = link.probe_due_at(&config, busy);
+            link.check_probe(due, &config, busy);
+            assert_eq!(link.take_probe(due).map(|probe| probe.kind), Some(ProbeKind::Join));
+            asked.push(due.since(back));
+        }
+        let often = (5..=30).map(|tens| Duration::ms(10 * tens));
+        let as_before = (1..=2).map(|times| Duration::ms(300) + later.times(times));
+        assert_eq!(asked, often.chain(as_before).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn what_it_asks_is_to_join_or_whether_the_peer_is_there() {
     let config = config();
     let mut link = up(&config);

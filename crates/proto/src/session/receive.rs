@@ -69,6 +69,7 @@ impl Session {
             }
         }
         let link = &mut self.links[index];
+        link.on_heard();
         link.stats.packets_received += 1;
         link.stats.bytes_received += packet.len() as u64;
         if all {

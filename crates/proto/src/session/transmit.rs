@@ -173,7 +173,7 @@ impl Session {
         if !link.carrier {
             return Instant::NEVER;
         }
-        let own = link.received.deadline();
+        let own = link.received.deadline().max(link.hushed_until());
         if !link.usable() {
             return own;
         }

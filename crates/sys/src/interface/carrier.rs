@@ -22,8 +22,9 @@ pub fn carrier(socket: &impl AsFd, device: &str) -> io::Result<bool> {
     Ok(value[1] != 0)
 }
 
-/// Whether interface `device` is up and the system has put it into service. After a carrier comes back this follows
-/// up to a second later; what is sent in between is dropped without a word.
+/// Whether interface `device` is up and the system says that it is in service. What is sent after a carrier came back and
+/// before it is in service is dropped without a word. [`carrier`] makes newer systems put it into service;
+/// older ones do so by themselves at once, but may be a second late to say so of an interface that was set up again.
 pub fn in_service(socket: &impl AsFd, device: &str) -> io::Result<bool> {
     let mut request = named(device)?;
     let fd = socket.as_fd().as_raw_fd();

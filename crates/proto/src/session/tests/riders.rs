@@ -134,6 +134,36 @@ fn a_link_that_is_not_usable_acknowledges_for_itself_only() {
 }
 
 #[test]
+fn a_link_whose_carrier_is_back_says_nothing_until_the_peers_end_may_be_in_service() {
+    for heard in [false, true] {
+        let mut session = up(2);
+        let link = &mut session.links[0];
+        link.spec.lossless = false;
+        link.state.handle(NOW, LinkEvent::CarrierLost);
+        owe_acknowledgement(&mut link.received);
+        link.probe = Some(ProbeKind::Join);
+        answer(link);
+        link.on_carrier_back(NOW);
+        let (config, early, late) = (config(), NOW + Duration(49_999_999), NOW + Duration::ms(50));
+        assert_eq!((link.probe, link.replies.len()), (None, 0), "what waited is out of date");
+        assert_eq!(link.deadline(&config, true, false), late);
+        link.check_probe(early, &config, true);
+        if heard {
+            link.on_heard();
+            link.join_back(early);
+        }
+        session.quiet.stir();
+        let frames = poll_at(&mut session, early, 0).map(|sent| sent.1[0].frames().len());
+        assert_eq!(frames, heard.then_some(2), "acknowledgement and question");
+        let link = &mut session.links[0];
+        if !heard {
+            link.check_probe(late, &config, true);
+            assert_eq!(poll_at(&mut session, late, 0).map(|sent| sent.1[0].frames().len()), Some(2));
+        }
+    }
+}
+
+#[test]
 fn nothing_leaves_by_a_link_without_carrier() {
     let mut session = up(1);
     let link = &mut session.links[0];

@@ -4,7 +4,7 @@ use super::arriving::Receiver;
 use super::outgoing::{config, up};
 use super::*;
 use crate::link::state::LinkState;
-use crate::wire::{Frame, ProbeKind};
+use crate::wire::Frame;
 
 fn message(bytes: u64) -> Outgoing {
     Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None }
@@ -244,18 +244,22 @@ fn a_carrier_concerns_the_links_over_its_bearer() {
         let (config, store) = (&config, &mut Memory(None));
         let mut cx = Cx { now: NOW, config, store, events: events_of, drops: drops_of, faults: faults_of };
         session.handle_carrier(&mut cx, BearerId(bearer), carrier);
-        let asked = [0, 1].map(|link: usize| session.links[link].probe.take());
-        (events.len(), asked, [0, 1].map(|link: usize| session.links[link].usable()))
+        (events.len(), [0, 1].map(|link: usize| session.links[link].usable()))
     };
-    let join = Some(ProbeKind::Join);
-    assert_eq!(carrier(&mut session, 0, true), (0, [None; 2], [true; 2]), "it never left");
-    assert_eq!(carrier(&mut session, 0, false), (1, [None; 2], [false, true]));
+    let asks_at =
+        |session: &Session| [0, 1].map(|link: usize| session.links[link].probe_due_at(&config(), true));
+    session.links.iter_mut().for_each(|link| link.spec.lossless = false);
+    let before = asks_at(&session);
+    assert_eq!(carrier(&mut session, 0, true), (0, [true; 2]), "it never left");
+    assert_eq!(asks_at(&session), before);
+    assert_eq!(carrier(&mut session, 0, false), (1, [false, true]));
     assert_eq!(session.links[0].state.state(), LinkState::Down);
-    assert_eq!(carrier(&mut session, 0, false), (0, [None; 2], [false, true]));
+    assert_eq!(carrier(&mut session, 0, false), (0, [false, true]));
     assert!(session.isolated_since.is_none());
-    assert_eq!(carrier(&mut session, 1, false), (1, [None; 2], [false; 2]));
+    assert_eq!(carrier(&mut session, 1, false), (1, [false; 2]));
     assert_eq!(session.isolated_since, Some(NOW));
-    assert_eq!(carrier(&mut session, 0, true).1, [join, None]);
+    assert_eq!(carrier(&mut session, 0, true), (0, [false; 2]), "it has to join first");
+    assert_eq!(asks_at(&session), [NOW + Duration::ms(50), Instant::NEVER]);
 }
 
 #[test]
