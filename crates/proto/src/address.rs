@@ -1,6 +1,5 @@
 //! Service addresses and media addresses.
 
-use arrayvec::ArrayVec;
 use core::fmt;
 
 /// A service: a type and one instance of it. Types 0..64 are reserved for the system (protocol.md §7.1).
@@ -87,24 +86,60 @@ impl fmt::Display for Scope {
 /// An address on some medium, opaque to the core: only the driver and the bearer understand it.
 /// At most 24 bytes (IPv6, port, interface).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct MediaAddress(pub ArrayVec<u8, 24>);
+pub struct MediaAddress {
+    /// Zeros behind the address: copying and comparing all of it is quicker than as much as is needed.
+    bytes: [u8; 24],
+    len: u8,
+}
 
 impl MediaAddress {
     /// From bytes; `None` if there are more than 24.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        ArrayVec::try_from(bytes).ok().map(MediaAddress)
+        let mut all = [0; 24];
+        all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(MediaAddress { bytes: all, len: bytes.len() as u8 })
+    }
+    /// The first `len` of `bytes`, whose others are zeros.
+    ///
+    /// # Panics
+    /// If `len` is more than 24.
+    #[inline]
+    pub fn padded(bytes: [u8; 24], len: usize) -> Self {
+        debug_assert!(
+            bytes[len..].iter().all(|byte| *byte == 0),
+            "what is behind the address is compared with it"
+        );
+        assert!(len <= bytes.len(), "an address has at most 24 bytes");
+        MediaAddress { bytes, len: len as u8 }
     }
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..self.len as usize]
     }
 }
 
 impl fmt::Debug for MediaAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for b in &self.0 {
+        for b in self.as_bytes() {
             write!(f, "{b:02x}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_ordered_and_compared_as_their_bytes_are() {
+        let all: [&[u8]; 7] = [&[], &[0], &[0, 0], &[0, 1], &[1], &[1, 0, 5], &[1; 24]];
+        let addresses = all.map(|bytes| MediaAddress::from_bytes(bytes).unwrap());
+        assert!(addresses.is_sorted_by(|a, b| a < b));
+        assert_eq!(addresses.each_ref().map(MediaAddress::as_bytes), all);
+        assert_eq!(MediaAddress::from_bytes(&[1; 25]), None);
+        let mut bytes = [0; 24];
+        bytes[0] = 1;
+        assert_eq!(MediaAddress::padded(bytes, 1), addresses[4]);
     }
 }
