@@ -209,6 +209,7 @@ impl Link {
     }
 
     /// When the probe time-out expires; `NEVER` with nothing in flight.
+    #[inline]
     pub fn pto_at(&self) -> Instant {
         if self.sent.is_empty() { Instant::NEVER } else { self.pto_base + self.pto() }
     }
@@ -253,6 +254,7 @@ impl Link {
     }
 
     /// When the next keepalive or trial is due. `busy`: the session carries messages.
+    #[inline]
     pub fn probe_due_at(&self, config: &Config, busy: bool) -> Instant {
         if self.probe.is_some() || !self.carrier || self.spec.lossless {
             return Instant::NEVER;
@@ -312,6 +314,7 @@ impl Link {
 
     /// The earliest moment at which the link wants to be looked at. `busy`: the session carries messages. `carried`:
     /// some link of the session is usable, and can take this one's acknowledgements along.
+    #[inline]
     pub fn deadline(&self, config: &Config, busy: bool, carried: bool) -> Instant {
         let mut at = self.loss_at.min(self.state.deadline()).min(self.probe_due_at(config, busy));
         if carried {

@@ -212,6 +212,7 @@ impl Received {
     ///
     /// # Panics
     /// If nothing was ever received.
+    #[inline]
     pub fn build(&self, now: Instant, link: LinkId) -> Ack {
         assert!(!self.runs.is_empty(), "an acknowledgement of nothing");
         let end = self.told_end();

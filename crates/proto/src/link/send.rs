@@ -128,7 +128,7 @@ impl SentTrain {
     }
     fn bytes_of(&self, packets: u64) -> u64 {
         let last = packets >> (self.count - 1) & 1;
-        (packets.count_ones() as u64 - last) * self.packet_bytes as u64 + last * self.last_bytes as u64
+        (count_of(packets) - last) * self.packet_bytes as u64 + last * self.last_bytes as u64
     }
     /// Calls `each` for everything that the packets of `mask` carried.
     fn visit(&self, mask: u64, each: &mut impl FnMut(Item)) {
@@ -148,6 +148,17 @@ impl SentTrain {
             rest = if from + run >= 64 { 0 } else { rest >> (from + run) << (from + run) };
         }
     }
+}
+
+/// How many packets `packets` names. Most trains have one, and not every processor counts bits in one step.
+#[inline]
+fn count_of(packets: u64) -> u64 {
+    if packets <= 1 { packets } else { count_many(packets) }
+}
+
+#[inline(never)]
+fn count_many(packets: u64) -> u64 {
+    packets.count_ones() as u64
 }
 
 /// A train as it is handed to the books.
@@ -258,6 +269,7 @@ impl Sent {
     }
 
     /// Enters a train that is about to leave; returns the number of its first packet.
+    #[inline]
     pub fn push(&mut self, now: Instant, train: NewTrain) -> u64 {
         assert!((1..=limits::TRAIN_PACKETS_MAX as u8).contains(&train.count));
         let first = self.next;
@@ -331,12 +343,16 @@ impl Sent {
     }
 
     fn acknowledge_range(&mut self, low: u64, high: u64, told: &mut Acked, each: &mut impl FnMut(Item)) {
-        let start = self.trains.partition_point(|t| t.first + t.count as u64 <= low);
+        let is_below = |train: &SentTrain| train.first + train.count as u64 <= low;
+        // Nearly always it is about the oldest.
+        let mut at =
+            if self.trains.front().is_some_and(is_below) { self.trains.partition_point(is_below) } else { 0 };
         let fresh_largest = self.largest_acked.is_none_or(|l| high > l);
-        for train in self.trains.range_mut(start..) {
+        while let Some(train) = self.trains.get_mut(at) {
             if train.first > high {
                 break;
             }
+            at += 1;
             let from = low.max(train.first) - train.first;
             let to = (high - train.first).min(train.count as u64 - 1);
             let range = (u64::MAX >> (63 - (to - from))) << from;
@@ -346,15 +362,16 @@ impl Sent {
             }
             let late = fresh & train.lost;
             let open = fresh & !train.lost;
+            let (open_bytes, open_packets) = (train.bytes_of(open), count_of(open));
             train.acked |= fresh;
             train.lost &= !fresh;
-            told.bytes += train.bytes_of(open);
-            told.packets += open.count_ones() as u64;
-            told.spurious += late.count_ones() as u64;
+            told.bytes += open_bytes;
+            told.packets += open_packets;
+            told.spurious += count_of(late);
             told.largest_is_new |= fresh_largest && train.first + to == high;
             told.newest_sent_at = told.newest_sent_at.max(train.sent_at);
-            self.inflight_bytes -= train.bytes_of(open);
-            self.inflight_packets -= open.count_ones() as u64;
+            self.inflight_bytes -= open_bytes;
+            self.inflight_packets -= open_packets;
             train.visit(fresh, each);
         }
     }

@@ -206,6 +206,10 @@ impl State {
     /// Takes in what happened; tells the change of state, if any.
     pub fn handle(&mut self, now: Instant, event: LinkEvent) -> Option<Transition> {
         self.note(now, event);
+        if (self.state, event) == (LinkState::Up, LinkEvent::ProofOfLife) {
+            // It comes with nearly every packet and changes nothing.
+            return None;
+        }
         let facts = self.facts(now);
         let (from, to) = (self.state, next(self.state, event, facts));
         if from == to {

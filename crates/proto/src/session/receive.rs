@@ -400,6 +400,7 @@ impl Session {
     }
 
     /// The flow of a message, made at its first one.
+    #[inline]
     fn receive_flow(&mut self, cx: &mut Cx<'_>, m: &Message) -> Result<u32, Taken> {
         let key = FlowKey { from: m.from, to: m.to, class: Class::from_bits(m.class) };
         if let Some((last, k)) = self.receiving.last
@@ -435,6 +436,7 @@ impl Session {
 
     /// Whether credit covers a new message at distance `at` of its flow that costs `cost`, and those before it that
     /// are still under way (protocol.md §6.2): by how much they become more. `None`: it was not granted.
+    #[inline]
     fn admit(&self, key: u32, at: usize, cost: u64) -> Option<i64> {
         let flow = self.receiving.flows.get(key)?;
         let given = self.receiving.credits.get(flow.credit)?;

@@ -69,6 +69,7 @@ impl Ack {
         (first, pairs)
     }
 
+    #[inline]
     pub(crate) fn parse(frame: &[u8]) -> Result<Ack, Malformed> {
         let b: &[u8; FIXED_BYTES] = frame.first_chunk().ok_or(fault(Fault::FrameLength, 2))?;
         let count = usize::from(b[6]);
@@ -86,10 +87,11 @@ impl Ack {
             return Err(fault(Fault::Value, 8));
         }
         let first = largest.checked_sub(u64::from(u32_at(b, 40))).ok_or(fault(Fault::AckRange, 40))?;
-        let mut ranges = AckRanges::new();
-        ranges.push((first, largest));
-        parse_pairs(&frame[FIXED_BYTES..], &mut ranges)
-            .map_err(|pair| fault(Fault::AckRange, FIXED_BYTES + PAIR_BYTES * pair))?;
+        let mut ranges = AckRanges::from_buf_and_len([(first, largest); 2], 1);
+        if count > 0 {
+            parse_pairs(&frame[FIXED_BYTES..], &mut ranges)
+                .map_err(|pair| fault(Fault::AckRange, FIXED_BYTES + PAIR_BYTES * pair))?;
+        }
         Ok(Ack {
             link: LinkId(u16_at(b, 4)),
             rx_batch_log2: b[7],

@@ -106,6 +106,7 @@ const COPIED_BYTES_MAX: usize = 128;
 
 impl Sum<'_> {
     /// Takes in the bytes from where the sum ends up to `end`.
+    #[inline]
     fn add(&mut self, end: usize) {
         if self.covered == 0 {
             // The check counts as zero, so the first bytes are summed in a copy.

@@ -50,8 +50,8 @@ impl<'a> Iterator for Frames<'a> {
         if raw.padding.iter().fold(0, |all, byte| all | byte) != 0 {
             return self.fail(Fault::Reserved, Frames::dirty(&raw));
         }
-        // Frames with payload are written straight to where the caller reads them: a frame is as large as an ACK,
-        // and moving it costs more than reading it.
+        // The usual frames are written straight to where the caller reads them: a frame is as large as an ACK, and moving
+        // it costs more than reading it.
         let malformed = match raw.kind {
             PAD => return self.pad(&raw),
             kind::MESSAGE => match Message::parse(raw.bytes) {
@@ -66,6 +66,10 @@ impl<'a> Iterator for Frames<'a> {
                 Ok((fragment, payload)) => return Some(Ok(Frame::TransferFragment(fragment, payload))),
                 Err(e) => e,
             },
+            kind::ACK => match Ack::parse(raw.bytes) {
+                Ok(ack) => return Some(Ok(Frame::Ack(ack))),
+                Err(e) => e,
+            },
             _ => match parse(raw.kind, raw.bytes) {
                 Ok(frame) => return Some(Ok(frame)),
                 Err(e) => e,
@@ -75,10 +79,9 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Frames without payload.
+/// Frames that come now and then.
 fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
     Ok(match kind {
-        kind::ACK => Frame::Ack(Ack::parse(frame)?),
         kind::BEARER_STATE => Frame::BearerState(BearerState::parse(frame)?),
         kind::CREDIT => Frame::Credit(Credit::parse(frame)?),
         kind::REFUSE => Frame::Refuse(Refuse::parse(frame)?),

@@ -33,7 +33,10 @@ pub(crate) const fn payload_offset(kind: u8, flags: u8) -> Option<usize> {
 
 /// Bytes of the optional fields that `flags` announce, 8 each.
 const fn options_bytes(flags: u8) -> usize {
-    (flags & (FLAG_SERVICE | FLAG_TAG | FLAG_CRC)).count_ones() as usize * 8
+    // Not every processor counts bits in one step.
+    8 * (flags & FLAG_SERVICE != 0) as usize
+        + 8 * (flags & FLAG_TAG != 0) as usize
+        + 8 * (flags & FLAG_CRC != 0) as usize
 }
 
 impl Message {
