@@ -364,7 +364,9 @@ impl Node {
     /// A batch of datagrams is over: acknowledgements that became due are ready to leave.
     pub fn handle_batch_end(&mut self, now: Instant, bearer: BearerId, batch_bytes: u64, calls: u32) {
         for slot in &mut self.slots {
-            if let Some(session) = &mut slot.session {
+            if let Some(session) = &mut slot.session
+                && session.is_linked(bearer)
+            {
                 session.handle_batch_end(now, bearer, batch_bytes, calls);
             }
         }
@@ -417,7 +419,15 @@ impl Node {
 
     // ----- what leaves ---------------------------------------------------------------------------------------
 
+    /// Whether `poll_transmit` is known to find nothing, whichever bearer it is asked about.
+    #[inline]
+    pub fn is_quiet(&self, now: Instant) -> bool {
+        self.slots.iter().all(|slot| slot.session.as_ref().is_none_or(|s| s.is_all_quiet(now)))
+            && self.bearers.iter().all(|bearer| bearer.outbox.is_empty())
+    }
+
     /// Fills `train` with what should leave by `bearer` next. An empty `to` means all neighbours.
+    #[inline]
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -425,18 +435,33 @@ impl Node {
         train: &mut Train,
         store: &mut dyn Store,
     ) -> bool {
+        // This is asked many times for each train that leaves.
         let Some(entry) = self.bearers.get(bearer.0 as usize) else { return false };
         if !entry.outbox.is_empty() {
             return self.take_posted(bearer, train);
         }
-        let (count, mut slot) = (self.slots.len(), entry.turn);
-        for _ in 0..count {
-            slot = if slot + 1 < count { slot + 1 } else { 0 };
+        let wakeful = |slot: &Slot| slot.session.as_ref().is_some_and(|s| !s.is_quiet(now, bearer));
+        self.slots.iter().any(wakeful) && self.take_train(now, bearer, train, store)
+    }
+
+    /// As [`Node::poll_transmit`], among the sessions in turn.
+    #[inline(never)]
+    fn take_train(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        train: &mut Train,
+        store: &mut dyn Store,
+    ) -> bool {
+        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
+        let mut slot = entry.turn;
+        for _ in 0..self.slots.len() {
+            slot = if slot + 1 < self.slots.len() { slot + 1 } else { 0 };
             if let Some(session) = &mut self.slots[slot].session
                 && !session.is_quiet(now, bearer)
                 && session.poll_transmit(cx!(self, now, store), bearer, train)
             {
-                self.bearers[bearer.0 as usize].turn = slot;
+                entry.turn = slot;
                 return true;
             }
         }

@@ -703,6 +703,10 @@ impl Session {
                 }
             }
         }
+        // Most of what comes asks for nothing but an acknowledgement later.
+        if !self.is_quiet(now, bearer) {
+            self.note_if_done(now, bearer);
+        }
     }
 
     /// Somebody said how large packets to `to` may be.

@@ -251,6 +251,11 @@ impl SendFlow {
         self.message(self.next).is_some_and(|m| credit.affords(cost_of(&m.message)))
     }
 
+    /// Whether something is left to send, now or later.
+    pub fn has_more(&self) -> bool {
+        !self.again.is_empty() || self.cursor > 0 || self.next < self.base + self.messages.len() as u64
+    }
+
     /// Whether nothing more may leave before its oldest message is confirmed (protocol.md §5.2).
     pub fn fills_window(&self) -> bool {
         self.again.is_empty() && self.next >= self.base + limits::REORDER_MESSAGES_MAX
@@ -275,6 +280,7 @@ impl SendFlow {
     }
 
     /// The next thing that fits into `room` bytes of a packet whose whole room is `packet_room`.
+    #[inline]
     pub fn take(
         &mut self,
         now: Instant,

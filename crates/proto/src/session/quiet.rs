@@ -39,11 +39,23 @@ impl Quiet {
         self.stir();
     }
 
+    /// Whether the session has a link over `bearer`.
+    #[inline]
+    pub(super) fn has_link(&self, bearer: BearerId) -> bool {
+        self.linked & bit(bearer) != 0
+    }
+
     /// Whether it is known that nothing is to be sent by `bearer`.
     #[inline]
     pub(super) fn holds(&self, now: Instant, bearer: BearerId) -> bool {
         let bit = bit(bearer);
         self.linked & bit == 0 || (self.bearers & bit != 0 && now < self.until)
+    }
+
+    /// Whether it is known that nothing is to be sent by any bearer.
+    #[inline]
+    pub(super) fn holds_everywhere(&self, now: Instant) -> bool {
+        self.linked & !self.bearers == 0 && now < self.until
     }
 
     /// Nothing is to be sent by `bearer` before `until`.
@@ -87,6 +99,9 @@ mod tests {
         quiet.note(Instant(1), BearerId(0), Instant(10));
         quiet.note(Instant(2), BearerId(3), Instant::NEVER);
         assert_eq!(held(&quiet, 9), [true, false, true]);
+        assert!(!quiet.holds_everywhere(Instant(9)));
+        quiet.note(Instant(3), BearerId(1), Instant(20));
+        assert!(quiet.holds_everywhere(Instant(9)) && !quiet.holds_everywhere(Instant(10)));
         assert_eq!(held(&quiet, 10), [false; 3]);
         quiet.note(Instant(10), BearerId(3), Instant::NEVER);
         assert_eq!(held(&quiet, 11), [false, false, true], "what was found of the first one is out of date");

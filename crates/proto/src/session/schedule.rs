@@ -93,11 +93,7 @@ impl Schedule {
 
     /// Accounts bytes to an entry; the next one has its turn when it has had enough.
     pub(super) fn account(&mut self, class: Class, index: usize, bytes: u64) {
-        match class {
-            Class::Normal => self.normal_bytes += bytes,
-            Class::Bulk => self.normal_bytes = 0,
-            _ => {}
-        }
+        self.note(class, bytes);
         self.turn_bytes += bytes;
         if self.turn_bytes >= QUANTUM_BYTES {
             self.turn_bytes = 0;
@@ -107,6 +103,20 @@ impl Schedule {
             {
                 ring.push_back(work);
             }
+        }
+    }
+
+    /// Accounts the last bytes of an entry, which leaves the ring.
+    pub(super) fn finish(&mut self, class: Class, index: usize, bytes: u64) {
+        self.note(class, bytes);
+        self.remove(class, index);
+    }
+
+    fn note(&mut self, class: Class, bytes: u64) {
+        match class {
+            Class::Normal => self.normal_bytes += bytes,
+            Class::Bulk => self.normal_bytes = 0,
+            _ => {}
         }
     }
 
@@ -205,6 +215,31 @@ mod tests {
         assert_eq!((ring(&schedule, Class::Urgent), schedule.len()), (vec![Flow(2)], 1), "alone it goes on");
         schedule.remove(Class::Urgent, 0);
         assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn what_is_finished_leaves_and_the_next_one_begins_with_nothing() {
+        use Work::Flow;
+        let mut schedule = Schedule::default();
+        let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+        for n in 1..=4 {
+            schedule.enqueue_flow(n, &mut SendFlow::new(key, 0));
+        }
+        schedule.account(Class::Normal, 0, QUANTUM_BYTES - 1);
+        schedule.finish(Class::Normal, 1, QUANTUM_BYTES);
+        assert_eq!(
+            ring(&schedule, Class::Normal),
+            [Flow(1), Flow(3), Flow(4)],
+            "it is still the first one's turn"
+        );
+        schedule.finish(Class::Normal, 0, QUANTUM_BYTES);
+        schedule.account(Class::Normal, 0, QUANTUM_BYTES - 1);
+        assert_eq!(ring(&schedule, Class::Normal), [Flow(3), Flow(4)]);
+        schedule.account(Class::Normal, 0, 1);
+        assert_eq!(ring(&schedule, Class::Normal), [Flow(4), Flow(3)]);
+        assert_eq!(schedule.classes(), Class::ALL);
+        schedule.finish(Class::Normal, 0, 5 * QUANTUM_BYTES);
+        assert_eq!(schedule.classes()[2], Class::Bulk, "what was finished counts as normal work");
     }
 
     #[test]

@@ -89,23 +89,55 @@ impl Session {
         self.quiet.holds(now, bearer)
     }
 
+    /// Whether packets of the session go by `bearer`.
+    #[inline]
+    pub(crate) fn is_linked(&self, bearer: BearerId) -> bool {
+        self.quiet.has_link(bearer)
+    }
+
+    /// Whether `poll_transmit` is known to find nothing for any bearer.
+    #[inline]
+    pub(crate) fn is_all_quiet(&self, now: Instant) -> bool {
+        self.quiet.holds_everywhere(now)
+    }
+
     /// Fills `train` with what a link over `bearer` should send now. False: nothing.
+    #[inline]
     pub(crate) fn poll_transmit(&mut self, cx: &mut Cx<'_>, bearer: BearerId, train: &mut Train) -> bool {
         let mut until = Instant::NEVER;
         for index in 0..self.links.len() {
             if self.links[index].spec.bearer != bearer {
                 continue;
             }
-            let at = self.speaks_at(index);
-            if (at <= cx.now || self.has_work(index)) && self.fill(cx, index, train) {
+            if self.next_at(cx.now, index) <= cx.now && self.fill(cx, index, train) {
                 // What has left by this link may be for others to go on with.
                 self.quiet.stir();
+                self.note_if_done(cx.now, bearer);
                 return true;
             }
-            until = until.min(at);
+            until = until.min(self.speaks_at(index));
         }
         self.quiet.note(cx.now, bearer, until);
         false
+    }
+
+    /// Notes that nothing is left for `bearer`, if it is so: nearly always one train takes all there is.
+    pub(super) fn note_if_done(&mut self, now: Instant, bearer: BearerId) {
+        let mut until = Instant::NEVER;
+        for index in 0..self.links.len() {
+            if self.links[index].spec.bearer == bearer {
+                until = until.min(self.next_at(now, index));
+            }
+        }
+        if now < until {
+            self.quiet.note(now, bearer, until);
+        }
+    }
+
+    /// When link `index` may have something to send: now, if something waits that it may take.
+    #[inline]
+    fn next_at(&self, now: Instant, index: usize) -> Instant {
+        if self.has_work(index) { now } else { self.speaks_at(index) }
     }
 
     /// Fills `train` with what link `index` should send now. Apart from the question whether there is anything, which
@@ -168,6 +200,7 @@ impl Session {
 
     /// When link `index` has something to send even if nothing happens until then: acknowledgements, those of links
     /// that are not usable among them, and the search for its MTU.
+    #[inline]
     fn speaks_at(&self, index: usize) -> Instant {
         let link = &self.links[index];
         if !link.carrier {
@@ -297,6 +330,7 @@ impl Session {
         }
     }
 
+    #[inline]
     fn enter_train(&mut self, cx: &mut Cx<'_>, fill: Fill<'_>) -> bool {
         let Fill { link: index, items, extent, packet: count, any_eliciting, train, limit, probes, .. } =
             fill;
@@ -475,8 +509,10 @@ impl Session {
         }
         for class in self.schedule.classes() {
             let mut index = 0;
-            while fill.room() >= PACKET_FULL {
-                let Some(work) = self.schedule.get(class, index) else { break };
+            while let Some(work) = self.schedule.get(class, index) {
+                if fill.room() < PACKET_FULL {
+                    break;
+                }
                 let advance = match work {
                     Work::Flow(key) => self.put_flow(fill, class, index, key),
                     Work::Transfers(key) => self.put_transfers(fill, class, index, key),
@@ -527,12 +563,18 @@ impl Session {
             };
         };
         let flow_key = flow.key;
+        flow.queued = flow.has_more();
+        let goes_on = flow.queued;
         let bytes = self.put_take(fill, key, flow_key, take);
         fill.budget = fill.budget.saturating_sub(bytes);
         if fill.budget == 0 {
             fill.small = fill.small && fill.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
         }
-        self.schedule.account(class, index, bytes);
+        if goes_on {
+            self.schedule.account(class, index, bytes);
+        } else {
+            self.schedule.finish(class, index, bytes);
+        }
         Advance::Stay
     }
 
