@@ -475,6 +475,7 @@ impl Node {
         train.clear();
         train.to = to.unwrap_or_default();
         train.with_head(|head| head.extend_from_slice(&bytes));
+        train.list_head();
         train.segment_bytes = bytes.len();
         train.packets = 1;
         train.id = TrainId::default();

@@ -57,6 +57,8 @@ pub struct Train {
     pub express: bool,
     /// Its name.
     pub id: TrainId,
+    /// Where in `head` the bytes begin that are in no piece yet.
+    unlisted: usize,
     mark: Mark,
 }
 
@@ -65,7 +67,7 @@ pub struct Train {
 struct Mark {
     head: usize,
     pieces: usize,
-    last_head: Option<u32>,
+    unlisted: usize,
     bytes: usize,
 }
 
@@ -79,32 +81,39 @@ impl Train {
         self.head.clear();
         self.pieces.clear();
         (self.segment_bytes, self.bytes, self.packets, self.express) = (0, 0, 0, false);
+        self.unlisted = 0;
     }
 
+    #[inline]
     pub(crate) fn begin_packet(&mut self, header: &wire::Header) {
-        let last_head = match self.pieces.last() {
-            Some(Piece::Head { len, .. }) => Some(*len),
-            _ => None,
-        };
-        self.mark = Mark { head: self.head.len(), pieces: self.pieces.len(), last_head, bytes: self.bytes };
+        let (head, pieces) = (self.head.len(), self.pieces.len());
+        self.mark = Mark { head, pieces, unlisted: self.unlisted, bytes: self.bytes };
         self.with_head(|head| header.emit(head));
     }
 
     /// Appends header bytes.
+    #[inline]
     pub(crate) fn with_head(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.head.len();
         write(&mut self.head);
-        let len = self.head.len() - start;
-        self.bytes += len;
-        match self.pieces.last_mut() {
-            Some(Piece::Head { start: s, len: l }) if (*s + *l) as usize == start => *l += len as u32,
-            _ => self.pieces.push(Piece::Head { start: start as u32, len: len as u32 }),
+        self.bytes += self.head.len() - start;
+    }
+
+    /// Lists the header bytes since the last piece as one: before what follows them, and at the end of the train.
+    #[inline]
+    pub(crate) fn list_head(&mut self) {
+        let (start, end) = (self.unlisted, self.head.len());
+        if start < end {
+            self.pieces.push(Piece::Head { start: start as u32, len: (end - start) as u32 });
+            self.unlisted = end;
         }
     }
 
     /// Appends payload and pads it to 8 bytes.
+    #[inline]
     pub(crate) fn body(&mut self, buffer: BufferId, offset: u64, len: usize) {
         if len > 0 {
+            self.list_head();
             self.pieces.push(Piece::Body { buffer, offset, len: len as u32 });
             self.bytes += len;
         }
@@ -137,13 +146,11 @@ impl Train {
         let mark = self.mark;
         self.head.truncate(mark.head);
         self.pieces.truncate(mark.pieces);
-        if let (Some(Piece::Head { len, .. }), Some(before)) = (self.pieces.last_mut(), mark.last_head) {
-            *len = before;
-        }
-        self.bytes = mark.bytes;
+        (self.unlisted, self.bytes) = (mark.unlisted, mark.bytes);
     }
 
     /// Completes the packet: flags and check go into its header.
+    #[inline]
     pub(crate) fn end_packet(&mut self, flags: u8) {
         let head = &mut self.head[self.mark.head..];
         head[1] = flags;

@@ -343,6 +343,7 @@ impl Session {
             link.sent.recycle(items);
             return false;
         }
+        train.list_head();
         train.express = link.sure() && !probes;
         let first = link.sent.next();
         if any_eliciting {
