@@ -244,6 +244,7 @@ impl Completion {
     }
 
     /// From an entry that the engine wrote.
+    #[inline]
     pub fn decode(entry: &Entry) -> Option<Completion> {
         let head = entry[0];
         let from = || PortAddress { node: NodeId(entry[1]), port: PortId(entry[2] as u32) };

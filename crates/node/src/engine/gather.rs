@@ -54,6 +54,11 @@ impl Gather {
             return Some(send(&[IoSlice::new(&self.scratch)]));
         }
         let small = |p: &Piece| matches!(p, Piece::Body { len, .. } if *len <= COPY_BYTES_MAX);
+        let large = |p: &Piece| matches!(p, Piece::Body { len, .. } if *len > COPY_BYTES_MAX);
+        if !train.pieces.iter().any(large) {
+            self.copy_all(train, store)?;
+            return Some(send(&[IoSlice::new(&self.scratch)]));
+        }
         if train.pieces.len() > SLICES_MAX || train.pieces.iter().any(small) {
             self.copy_small(train, store)?;
         } else {
@@ -84,7 +89,7 @@ impl Gather {
         self.parts.extend(parts.map(|(offset, len)| Part::Body { buffer, offset, len }));
     }
 
-    fn copy_whole(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
+    fn copy_all(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
         for piece in &train.pieces {
             match *piece {
                 Piece::Head { start, len } => {
@@ -95,6 +100,11 @@ impl Gather {
                 }
             }
         }
+        Some(())
+    }
+
+    fn copy_whole(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
+        self.copy_all(train, store)?;
         for packet in self.scratch.chunks_mut(train.segment_bytes.max(1)) {
             if wire::header::peek_type(packet) == Some(PacketType::Data) {
                 packet[1] |= FLAG_FULL_CHECK;
