@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use store::EngineStore;
 
-/// Where a turn looks for what has come in. Loopback is always looked at: it costs no system call.
+/// Where a turn looks for what has come in. Loopback is looked at whenever something was sent by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
     /// At the bearer that was busy last, and now and then everywhere.
@@ -113,6 +113,8 @@ struct Attached {
     beacons_at: Instant,
     send_buffer: u32,
     loopback: bool,
+    /// Something was sent by loopback and no look since has found nothing: what arrives there is only what this node sends.
+    looped: bool,
 }
 
 /// One running node.
@@ -127,13 +129,14 @@ pub struct Engine {
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
+    /// A bearer had no room at the last try.
+    any_blocked: bool,
     /// The last turn left something that could have gone on.
     unfinished: bool,
     closing: Vec<PortId>,
     events: VecDeque<NodeEvent>,
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
-    consumers: Vec<PortId>,
     notices: Vec<polyrail_bearer::Notice>,
     queue_target: (Duration, Duration),
     loopback_at: Option<usize>,
@@ -154,11 +157,11 @@ impl Engine {
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
+            any_blocked: false,
             unfinished: false,
             closing: Vec::new(),
             events: VecDeque::new(),
             news: None,
-            consumers: Vec::new(),
             notices: Vec::new(),
             queue_target,
             loopback_at: None,
@@ -192,6 +195,7 @@ impl Engine {
             beacons_at,
             send_buffer: 0,
             loopback,
+            looped: false,
         });
         self.bearers.len() - 1
     }
@@ -340,5 +344,5 @@ fn describe(bearer: &dyn Bearer) -> BearerInfo {
 /// A bearer's address as the core's opaque bytes.
 pub(crate) fn media(address: &Address) -> MediaAddress {
     let (bytes, len) = address.to_bytes();
-    MediaAddress::from_bytes(&bytes[..len]).unwrap_or_default()
+    MediaAddress::padded(bytes, len)
 }

@@ -266,6 +266,9 @@ impl Consumer {
     fn refresh(&mut self) -> bool {
         // Acquire of `ring.tail`: the entries below it are whole.
         let tail = self.words.at(TAIL).load(Acquire);
+        if tail == self.tail_cached {
+            return self.head != tail;
+        }
         let room = self.mask + 1 - self.tail_cached.wrapping_sub(self.head_committed);
         if self.corrupt.is_none() && tail.wrapping_sub(self.tail_cached) <= room {
             self.tail_cached = tail;

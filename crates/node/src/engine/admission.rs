@@ -20,33 +20,55 @@ pub const ANSWER_NOT_BOUND: u8 = 4;
 pub(crate) const CLIENT_CLOSING: u64 = 1;
 
 impl Engine {
-    pub(super) fn take_commands(&mut self, now: Instant, budget: Budget) -> u32 {
+    /// Takes what clients handed in and notes what they gave back; how many things that were. Nearly always it is nothing,
+    /// or one thing.
+    pub(super) fn take_from_clients(&mut self, now: Instant, budget: Budget) -> u32 {
         let mut count = 0;
         for index in 0..self.store.len() {
             let Some(slot) = self.store.slot(index) else { continue };
-            if slot.closing {
-                continue;
+            let consumed = slot.has_consumed();
+            if slot.has_commands() {
+                count += self.take_commands(index, now, budget);
             }
-            let port = slot.port;
-            for _ in 0..budget.commands {
-                let Some(slot) = self.store.slot(index) else { break };
-                let Some(entry) = slot.pair.sq.take() else { break };
-                count += 1;
-                match Command::decode(&entry) {
-                    Some(command) => self.command(now, index, port, command),
-                    None => self.fail(port, 0, FailureCode::Invalid),
-                }
-            }
-            let Some(slot) = self.store.slot(index) else { continue };
-            slot.pair.sq.commit();
-            if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
-                slot.closing = true;
-                count += 1;
-                self.node.close_port(now, port, &mut self.store);
-                self.closing.push(port);
+            if consumed {
+                count += self.take_consumed(index);
             }
         }
         count
+    }
+
+    #[inline(never)]
+    fn take_commands(&mut self, index: usize, now: Instant, budget: Budget) -> u32 {
+        let mut count = 0;
+        let Some(slot) = self.store.slot(index) else { return 0 };
+        let port = slot.port;
+        for _ in 0..budget.commands {
+            let Some(slot) = self.store.slot(index) else { break };
+            let Some(entry) = slot.pair.sq.take() else { break };
+            count += 1;
+            match Command::decode(&entry) {
+                Some(command) => self.command(now, index, port, command),
+                None => self.fail(port, 0, FailureCode::Invalid),
+            }
+        }
+        let Some(slot) = self.store.slot(index) else { return count };
+        slot.pair.sq.commit();
+        if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
+            slot.closing = true;
+            count += 1;
+            self.node.close_port(now, port, &mut self.store);
+            self.closing.push(port);
+        }
+        count
+    }
+
+    #[inline(never)]
+    fn take_consumed(&mut self, index: usize) -> u32 {
+        let Some(slot) = self.store.slot(index) else { return 0 };
+        slot.note_consumed();
+        let port = slot.port;
+        self.node.handle_consumed(port, &mut self.store);
+        1
     }
 
     fn command(&mut self, now: Instant, index: usize, port: PortId, command: Command) {

@@ -1,5 +1,6 @@
 //! Where bytes live: each client's arenas, and buffers that changed hands.
 
+use super::admission::CLIENT_CLOSING;
 use super::client::{Client, Exchange};
 use super::command::Completion;
 use super::spaced::{Loans, Spacing};
@@ -93,6 +94,27 @@ pub(super) struct Run {
 }
 
 impl Slot {
+    /// Whether the client handed something in or asked to be closed.
+    #[inline]
+    pub fn has_commands(&mut self) -> bool {
+        let handed_in = !self.pair.sq.is_empty() || self.pair.words.client_state.load() == CLIENT_CLOSING;
+        handed_in && !self.closing
+    }
+
+    /// Whether the client gave memory back since that was noted.
+    #[inline]
+    pub fn has_consumed(&self) -> bool {
+        self.consumed() != self.consumed_seen
+    }
+
+    pub fn note_consumed(&mut self) {
+        self.consumed_seen = self.consumed();
+    }
+
+    fn consumed(&self) -> (u64, u64) {
+        (self.pair.words.consumed_bytes.load(), self.pair.words.consumed_entries.load())
+    }
+
     /// Gives the memory of a spaced message back. Where packets may still refer to its pages, they keep them, and the
     /// arena gets others.
     fn give_back(&mut self, start: u64, confirmed: bool) {
@@ -116,6 +138,8 @@ pub(super) struct EngineStore {
     last: Option<(PortId, usize)>,
     held: Vec<Option<Buffer>>,
     names_generation: u64,
+    /// Something is to be published.
+    dirty: bool,
 }
 
 /// Part of a receiving arena kept for messages that are next in their flow.
@@ -169,6 +193,7 @@ impl EngineStore {
             arrived: None,
         });
         self.by_port.insert(port, index);
+        self.dirty = true;
         Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
     }
 
@@ -235,6 +260,7 @@ impl EngineStore {
 
     /// Queues a completion for a port's client.
     pub(super) fn complete(&mut self, port: PortId, completion: Completion) {
+        self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };
         slot.dirty = true;
         if !slot.overflow.is_empty() || slot.pair.cq.stage(&completion.encode()).is_err() {
@@ -245,9 +271,13 @@ impl EngineStore {
     /// Makes what was staged visible, and wakes clients that sleep; `rang` says whether there were any. Returns how many
     /// were told something.
     pub(super) fn publish(&mut self, names_generation: u64, rang: &mut bool) -> u32 {
-        let mut told = 0;
         let renamed = self.names_generation != names_generation;
+        if !renamed && !self.dirty {
+            return 0;
+        }
+        let mut told = 0;
         self.names_generation = names_generation;
+        self.dirty = false;
         for slot in self.slots.iter_mut().flatten() {
             if renamed || !slot.knows_names {
                 slot.knows_names = true;
@@ -260,6 +290,7 @@ impl EngineStore {
                 slot.overflow.pop_front();
                 slot.dirty = true;
             }
+            self.dirty |= !slot.overflow.is_empty();
             if slot.dirty {
                 slot.dirty = false;
                 told += 1;
@@ -279,17 +310,6 @@ impl EngineStore {
         if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
             arrived.signal();
             slot.arrived = Some(arrived);
-        }
-    }
-
-    /// Ports whose clients gave memory back since the last call.
-    pub(super) fn consumers(&mut self, ports: &mut Vec<PortId>) {
-        for slot in self.slots.iter_mut().flatten() {
-            let now = (slot.pair.words.consumed_bytes.load(), slot.pair.words.consumed_entries.load());
-            if now != slot.consumed_seen {
-                slot.consumed_seen = now;
-                ports.push(slot.port);
-            }
         }
     }
 
@@ -489,6 +509,7 @@ impl Store for EngineStore {
         {
             *entry = None;
         }
+        self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };
         match Place::of(buffer) {
             Place::Tx(_, offset, _) => {

@@ -27,8 +27,7 @@ impl Engine {
         let now = Instant(now_ns);
         self.turns += 1;
         let mut work = Work { drained: true, ..Work::default() };
-        work.done += self.take_commands(now, budget);
-        work.done += self.take_consumed();
+        work.done += self.take_from_clients(now, budget);
         let due = self.next_at <= now;
         let late = now.since(self.next_at.max(self.turned_at));
         self.turned_at = now;
@@ -61,6 +60,7 @@ impl Engine {
     }
 
     /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
+    #[inline(never)]
     fn settle(&mut self, now: Instant, work: &mut Work) {
         work.done += self.deliver();
         self.finish_closing(now);
@@ -69,44 +69,48 @@ impl Engine {
         self.unfinished = !work.drained || work.blocked;
     }
 
-    fn take_consumed(&mut self) -> u32 {
-        let mut ports = std::mem::take(&mut self.consumers);
-        self.store.consumers(&mut ports);
-        let count = ports.len() as u32;
-        for port in ports.drain(..) {
-            self.node.handle_consumed(port, &mut self.store);
-        }
-        self.consumers = ports;
-        count
-    }
-
     // ----- in ------------------------------------------------------------------------------------------------
 
     fn receive(&mut self, now: Instant, budget: Budget, due: bool, work: &mut Work) {
         let thorough = due || (budget.thorough && budget.look != Look::Inside);
         for index in 0..self.bearers.len() {
-            let entry = &mut self.bearers[index];
+            let entry = &self.bearers[index];
+            if entry.loopback {
+                if entry.looped || thorough {
+                    self.bearers[index].looped =
+                        self.receive_from(index, now, budget, (true, thorough), work);
+                }
+                continue;
+            }
             let everywhere = match budget.look {
                 Look::Everywhere => true,
                 Look::Inside => due,
                 Look::Busy => due || now.since(entry.looked_at) >= QUIET_SPAN,
             };
             let near = index == self.hot && budget.look == Look::Busy && !budget.sending;
-            if !(near || everywhere || entry.loopback) {
-                continue;
+            if near || everywhere {
+                self.receive_from(index, now, budget, (everywhere, thorough), work);
             }
             if everywhere {
-                entry.looked_at = now;
-            }
-            self.receive_from(index, now, budget, (everywhere, thorough), work);
-            let entry = &mut self.bearers[index];
-            if thorough || now.since(entry.beacons_at) >= BEACON_SPAN {
-                entry.beacons_at = now;
-                self.receive_beacons(index, now, work);
+                self.receive_rare(index, now, thorough, work);
             }
         }
     }
 
+    /// What may wait is looked for when everything is, for most turns are to be short.
+    #[inline(never)]
+    fn receive_rare(&mut self, index: usize, now: Instant, thorough: bool, work: &mut Work) {
+        self.take_notices(index, now);
+        let entry = &mut self.bearers[index];
+        entry.looked_at = now;
+        if thorough || now.since(entry.beacons_at) >= BEACON_SPAN {
+            entry.beacons_at = now;
+            self.receive_beacons(index, now, work);
+        }
+    }
+
+    /// Reads what one bearer has; whether that was anything.
+    #[inline(never)]
     fn receive_from(
         &mut self,
         index: usize,
@@ -114,7 +118,7 @@ impl Engine {
         budget: Budget,
         (everywhere, to_end): (bool, bool),
         work: &mut Work,
-    ) {
+    ) -> bool {
         let (mut bytes, mut calls) = (0, 0);
         loop {
             self.batch.clear();
@@ -142,9 +146,10 @@ impl Engine {
             let id = self.bearers[index].id;
             self.node.handle_batch_end(now, id, bytes, calls);
         }
-        self.take_notices(index, now);
+        calls > 0
     }
 
+    #[inline(never)]
     fn hand_in(&mut self, index: usize, now: Instant) {
         let id = self.bearers[index].id;
         for group in self.batch.iter() {
@@ -176,17 +181,21 @@ impl Engine {
     // ----- out -----------------------------------------------------------------------------------------------
 
     fn transmit(&mut self, now: Instant, budget: Budget, work: &mut Work) {
-        for entry in &mut self.bearers {
-            if entry.blocked && (budget.thorough || now.since(entry.checked_at) >= BLOCKED_SPAN) {
-                entry.checked_at = now;
-                entry.blocked = !entry.bearer.writable();
-            }
+        if self.any_blocked {
+            self.look_for_room(now, budget);
         }
         // One train per bearer in turn, so that no link waits for another's whole queue.
         for round in 0..budget.trains {
+            if self.node.is_quiet(now) {
+                break;
+            }
             let mut any = false;
             for index in 0..self.bearers.len() {
-                if !self.bearers[index].blocked && self.send_train(index, now) {
+                let entry = &self.bearers[index];
+                if !entry.blocked
+                    && self.node.poll_transmit(now, entry.id, &mut self.train, &mut self.store)
+                    && self.send_train(index, now)
+                {
                     work.done += 1;
                     any = true;
                 }
@@ -198,18 +207,28 @@ impl Engine {
                 work.drained = false;
             }
         }
-        work.blocked = self.bearers.iter().any(|b| b.blocked);
+        work.blocked = self.any_blocked;
         if self.turns.is_multiple_of(1_024) || budget.thorough {
             self.size_send_buffers(now);
         }
     }
 
-    /// Sends one train by a bearer; false if there is nothing to send or no room.
-    fn send_train(&mut self, index: usize, now: Instant) -> bool {
-        let Attached { bearer, id, blocked, checked_at, .. } = &mut self.bearers[index];
-        if !self.node.poll_transmit(now, *id, &mut self.train, &mut self.store) {
-            return false;
+    /// Asks the bearers without room whether they have some again.
+    fn look_for_room(&mut self, now: Instant, budget: Budget) {
+        for entry in &mut self.bearers {
+            if entry.blocked && (budget.thorough || now.since(entry.checked_at) >= BLOCKED_SPAN) {
+                entry.checked_at = now;
+                entry.blocked = !entry.bearer.writable();
+            }
         }
+        self.any_blocked = self.bearers.iter().any(|b| b.blocked);
+    }
+
+    /// Sends the train that was filled for a bearer; whether it is gone.
+    #[inline(never)]
+    fn send_train(&mut self, index: usize, now: Instant) -> bool {
+        let Attached { bearer, blocked, checked_at, loopback, looped, .. } = &mut self.bearers[index];
+        *looped |= *loopback;
         let train = &self.train;
         let outcome = if train.to.as_bytes().is_empty() {
             bearer.broadcast(&train.head);
@@ -237,7 +256,7 @@ impl Engine {
         let outcome = match outcome {
             SendOutcome::Sent => Outcome::Sent,
             SendOutcome::WouldBlock => {
-                (*blocked, *checked_at) = (true, now);
+                (*blocked, *checked_at, self.any_blocked) = (true, now, true);
                 Outcome::WouldBlock
             }
             SendOutcome::Dropped => Outcome::Dropped,

@@ -31,56 +31,70 @@ struct Hand {
     drive: OnceLock<Weak<Drive>>,
 }
 
-/// The way of a node to itself, with troubles.
-struct Troubled(MemoryBearer, Arc<Hand>);
+/// One of the two bearers of a node, with troubles: reading from outside, and sending on the way to itself.
+struct Troubled {
+    bearer: MemoryBearer,
+    hand: Arc<Hand>,
+    outside: bool,
+}
 
 impl Bearer for Troubled {
     fn name(&self) -> &str {
-        self.0.name()
+        self.bearer.name()
     }
     fn device(&self) -> Option<&str> {
         None
     }
     fn local(&self) -> Network {
-        self.0.local()
+        self.bearer.local()
     }
     fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
+        self.bearer.capabilities()
     }
     fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
-        if self.1.full.load(Ordering::Relaxed) { SendOutcome::WouldBlock } else { self.0.send(transmit) }
+        if self.is_full() { SendOutcome::WouldBlock } else { self.bearer.send(transmit) }
     }
     fn broadcast(&mut self, bytes: &[u8]) -> SendOutcome {
-        self.0.broadcast(bytes)
+        self.bearer.broadcast(bytes)
     }
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
-        let callers = &self.1.callers;
-        if callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
-            let drive = self.1.drive.get().and_then(Weak::upgrade).unwrap();
+        let callers = &self.hand.callers;
+        if self.outside
+            && callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        {
+            let drive = self.hand.drive.get().and_then(Weak::upgrade).unwrap();
             assert!(drive.inline().is_none(), "the engine is taken");
         }
-        self.0.recv(batch, thorough)
+        self.bearer.recv(batch, thorough)
     }
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
-        self.0.recv_beacons(batch)
+        self.bearer.recv_beacons(batch)
     }
     fn notices(&mut self, out: &mut Vec<Notice>) {
-        self.0.notices(out);
+        self.bearer.notices(out);
     }
     fn writable(&mut self) -> bool {
-        !self.1.full.load(Ordering::Relaxed)
+        !self.is_full()
     }
     fn backlog_bytes(&mut self) -> u32 {
         0
     }
     fn set_send_buffer(&mut self, _: u32) {}
     fn fds(&self) -> Descriptors {
-        let mut fds = self.0.fds();
-        fds.data.extend(self.1.sockets.lock().unwrap().iter().map(AsRawFd::as_raw_fd));
+        let mut fds = self.bearer.fds();
+        if !self.outside {
+            fds.data.extend(self.hand.sockets.lock().unwrap().iter().map(AsRawFd::as_raw_fd));
+        }
         fds
     }
     fn fds_version(&self) -> u32 {
-        self.1.sockets.lock().unwrap().len() as u32
+        if self.outside { 0 } else { self.hand.sockets.lock().unwrap().len() as u32 }
+    }
+}
+
+impl Troubled {
+    fn is_full(&self) -> bool {
+        !self.outside && self.hand.full.load(Ordering::Relaxed)
     }
 }
 
@@ -99,8 +113,10 @@ impl World {
         config.discovery = false;
         let mut engine = Engine::new(now_ns(), config);
         let (hub, hand) = (MemoryHub::new(), Arc::new(Hand::default()));
-        engine.add_bearer(now_ns(), Box::new(hub.bearer(0)));
-        engine.add_loopback(now_ns(), Box::new(Troubled(MemoryHub::new().bearer(0), hand.clone())));
+        let troubled =
+            |bearer, outside| Box::new(Troubled { bearer, hand: hand.clone(), outside }) as Box<dyn Bearer>;
+        engine.add_bearer(now_ns(), troubled(hub.bearer(0), true));
+        engine.add_loopback(now_ns(), troubled(MemoryHub::new().bearer(0), false));
         let sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 20, rx_bytes: 1 << 20 };
         let client = engine.open_client(sizes, Exchange::default()).unwrap();
         let drive = Arc::new(Drive::new(engine).unwrap());
