@@ -21,6 +21,9 @@ use std::time::Duration;
 /// How often carriers are asked for while messages flow, and otherwise. The kernel's own notice comes too, but it
 /// may be 600 ms late when changes follow each other.
 const BUSY: Duration = Duration::from_millis(1);
+/// The first where there is one device only: no other link waits to take over, and each look takes the core from a thread
+/// that spins.
+const BUSY_ALONE: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(250);
 /// How long the system may take to say that it uses a carrier that is back.
 const SERVICE_WAIT_NS: u64 = 50_000_000;
@@ -128,7 +131,12 @@ impl Attendant {
                 shared.drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns()))
             };
             let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
-            let wait = if busy || waiting { BUSY } else { IDLE };
+            let wait = match (busy, self.devices.len()) {
+                _ if waiting => BUSY,
+                (true, ..2) => BUSY_ALONE,
+                (true, _) => BUSY,
+                (false, _) => IDLE,
+            };
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
             let mut changes: Vec<LinkChange> = Vec::new();
             if let Some(monitor) = &mut self.monitor {
