@@ -29,7 +29,7 @@ use gather::Gather;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
-use polyrail_proto::time::{Duration, Instant};
+use polyrail_proto::time::Instant;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
@@ -138,14 +138,12 @@ pub struct Engine {
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
     notices: Vec<polyrail_bearer::Notice>,
-    queue_target: (Duration, Duration),
     loopback_at: Option<usize>,
 }
 
 impl Engine {
     /// An engine without bearers and clients.
     pub fn new(now_ns: u64, config: Config) -> Engine {
-        let queue_target = config.queue_target;
         Engine {
             gather: Gather::new(config.full_check),
             node: Node::new(Instant(now_ns), config),
@@ -163,7 +161,6 @@ impl Engine {
             events: VecDeque::new(),
             news: None,
             notices: Vec::new(),
-            queue_target,
             loopback_at: None,
         }
     }

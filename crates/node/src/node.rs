@@ -237,7 +237,7 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
     core.discovery = config.discovery;
     core.full_check = config.integrity == crate::config::Integrity::Full;
     if config.profile == Profile::Throughput {
-        core.queue_target.1 = Span::ms(6);
+        core.queue_target = (Span::ms(1), Span::ms(6));
     }
     Ok(core)
 }

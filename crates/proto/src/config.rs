@@ -28,7 +28,8 @@ pub struct Config {
     pub keepalive_idle: Duration,
     /// Smallest probe time-out.
     pub pto_min: Duration,
-    /// How much the local queue of a bearer may hold: lower and upper bound (ARCHITECTURE.md, queue target).
+    /// How long packets may wait in a bearer's queue: while messages of class bulk and of other classes share it, and
+    /// otherwise (ARCHITECTURE.md, queue target).
     pub queue_target: (Duration, Duration),
     /// Beacons are sent and heard.
     pub discovery: bool,

@@ -605,13 +605,12 @@ impl Node {
         self.bearers.iter().map(|b| (&b.info, b.carrier))
     }
 
-    /// Bytes that all links together move on a bearer per second, as measured.
-    pub fn bearer_rate(&self, bearer: BearerId) -> u64 {
-        self.sessions()
-            .flat_map(|s| &s.links)
-            .filter(|l| l.spec.bearer == bearer)
-            .map(|l| l.window.rate_bytes_per_s())
-            .sum()
+    /// Bytes that all links together move on a bearer per second, as measured, and how long they may wait in its queue.
+    pub fn bearer_rate(&self, bearer: BearerId) -> (u64, Duration) {
+        let links = self.sessions().flat_map(|s| &s.links).filter(|l| l.spec.bearer == bearer);
+        links.fold((0, self.config.queue_target.1), |(rate, target), l| {
+            (rate + l.window.rate_bytes_per_s(), target.min(l.window.queue_target()))
+        })
     }
 
     /// Leaves the cluster: every peer is told. Messages not confirmed yet fail; drain before.

@@ -270,12 +270,11 @@ impl Engine {
     /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).
     fn size_send_buffers(&mut self, _now: Instant) {
         for entry in self.bearers.iter_mut().filter(|b| !b.loopback) {
-            let rate = self.node.bearer_rate(entry.id);
+            let (rate, target) = self.node.bearer_rate(entry.id);
             if rate == 0 {
                 continue;
             }
-            let wanted =
-                (rate / 1_000 * (self.queue_target.1.0 / 1_000) / 1_000).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
+            let wanted = (rate / 1_000 * (target.0 / 1_000) / 1_000).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
             let wanted = wanted as u32;
             if entry.send_buffer == 0 || wanted.abs_diff(entry.send_buffer) > entry.send_buffer / 4 {
                 entry.send_buffer = wanted;

@@ -181,6 +181,11 @@ impl Window {
         (self.cwnd / 4).max(self.packet_bytes)
     }
 
+    /// How long packets may wait in the queue of the bottleneck.
+    pub fn queue_target(&self) -> Duration {
+        self.queue_target
+    }
+
     /// Sets how long packets may wait in the queue of the bottleneck (500 us by default).
     pub fn set_queue_target(&mut self, target: Duration) {
         self.queue_target = target;

@@ -7,6 +7,7 @@ use super::serving::Serving;
 use crate::flow::Class;
 use crate::flow::send::SendFlow;
 use crate::link::Link;
+use crate::time::{Duration, Instant};
 use crate::transfer::SendTransfer;
 use std::collections::VecDeque;
 
@@ -29,12 +30,17 @@ pub(super) struct Schedule {
     /// Bytes of normal work since bulk had its turn.
     normal_bytes: u64,
     choice: Option<usize>,
+    /// When bulk was last sent, and when anything else was.
+    bulk_at: Option<Instant>,
+    prompt_at: Option<Instant>,
 }
 
 /// Bytes that one entry may send before the next has its turn.
 const QUANTUM_BYTES: u64 = 65_536;
 /// Normal work that may pass before bulk gets one turn (8:1).
 const NORMAL_PER_BULK_BYTES: u64 = 8 * QUANTUM_BYTES;
+/// Bulk and other classes share the links if both were sent within this span.
+const SHARED_SPAN: Duration = Duration::ms(100);
 /// A link must be better by this to take over small messages, lest they hop at every packet.
 const CHOICE_GAIN_NS: u64 = 20_000;
 
@@ -120,6 +126,18 @@ impl Schedule {
         }
     }
 
+    /// Notes that something of a class was sent.
+    pub(super) fn note_sent(&mut self, class: Class, now: Instant) {
+        let at = if class == Class::Bulk { &mut self.bulk_at } else { &mut self.prompt_at };
+        *at = Some(now);
+    }
+
+    /// Whether bulk shares the links with other classes, which are not to wait behind it.
+    pub(super) fn is_shared(&self, now: Instant) -> bool {
+        let of_late = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < SHARED_SPAN);
+        of_late(self.bulk_at) && of_late(self.prompt_at)
+    }
+
     /// The link for small messages: least expected delay, with a preference for the last choice.
     pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
         let serving = Serving::of(links);
@@ -162,7 +180,6 @@ mod tests {
     use crate::link::send::NewTrain;
     use crate::link::state::LinkEvent;
     use crate::link::window::AckSample;
-    use crate::time::{Duration, Instant};
     use crate::wire::Cts;
 
     #[test]
@@ -179,6 +196,20 @@ mod tests {
         }
         assert_eq!(flow.transfers, [(5, 11), (6, 12), (7, 10)]);
         assert_eq!((schedule.len(), schedule.get(Class::Normal, 0)), (1, Some(Work::Transfers(3))));
+    }
+
+    #[test]
+    fn bulk_shares_the_links_while_it_and_others_are_sent() {
+        let mut schedule = Schedule::default();
+        let at = |ms| Instant::ZERO + Duration::ms(ms);
+        schedule.note_sent(Class::Bulk, at(1));
+        assert!(!schedule.is_shared(at(1)), "there is nothing else");
+        schedule.note_sent(Class::Normal, at(50));
+        assert!(schedule.is_shared(at(50)) && schedule.is_shared(at(100)) && !schedule.is_shared(at(101)));
+        schedule.note_sent(Class::Bulk, at(120));
+        assert!(schedule.is_shared(at(149)) && !schedule.is_shared(at(150)));
+        schedule.note_sent(Class::Urgent, at(200));
+        assert!(schedule.is_shared(at(219)) && !schedule.is_shared(at(220)));
     }
 
     fn ring(schedule: &Schedule, class: Class) -> Vec<Work> {

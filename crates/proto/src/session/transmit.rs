@@ -338,11 +338,14 @@ impl Session {
         if self.planted == Some(crate::planted::Planted::EarlyRelease) {
             self.release_early(cx, &items);
         }
+        let shared = self.schedule.is_shared(cx.now);
         let link = &mut self.links[index];
         if count == 0 {
             link.sent.recycle(items);
             return false;
         }
+        let (short, long) = cx.config.queue_target;
+        link.window.set_queue_target(if shared { short } else { long });
         train.list_head();
         train.express = link.sure() && !probes;
         let first = link.sent.next();
@@ -566,6 +569,7 @@ impl Session {
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
+        self.schedule.note_sent(class, fill.now);
         let bytes = self.put_take(fill, key, flow_key, take);
         fill.budget = fill.budget.saturating_sub(bytes);
         if fill.budget == 0 {
@@ -685,6 +689,7 @@ impl Session {
             fill.rest = Some((start + first, end));
         }
         fill.budget = fill.budget.saturating_sub(end - start);
+        self.schedule.note_sent(class, fill.now);
         self.schedule.account(class, index, end - start);
         if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
