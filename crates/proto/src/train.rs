@@ -122,11 +122,8 @@ impl Train {
 
     /// Appends a whole packet: header bytes, check included, and payload that needs no padding.
     pub(crate) fn piece(&mut self, head: &[u8], buffer: BufferId, offset: u64, len: usize) {
-        let start = self.head.len() as u32;
-        self.head.extend_from_slice(head);
-        self.pieces.push(Piece::Head { start, len: head.len() as u32 });
-        self.pieces.push(Piece::Body { buffer, offset, len: len as u32 });
-        self.bytes += head.len() + len;
+        self.with_head(|bytes| bytes.extend_from_slice(head));
+        self.body(buffer, offset, len);
         self.packets += 1;
     }
 
