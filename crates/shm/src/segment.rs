@@ -50,7 +50,7 @@ impl Segment {
     pub fn private(len: usize) -> io::Result<Arc<Segment>> {
         let len = whole_pages(len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let base = map(len, flags, -1)?;
+        let base = map_aligned(len, flags)?;
         let segment = Segment { base, len, file: None };
         segment.refuse_huge_pages();
         Ok(Arc::new(segment))
@@ -165,20 +165,19 @@ impl Segment {
         unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
     }
 
-    /// Asks for huge pages in a range of a private segment: where the first of them begins, or `None` if there are none
-    /// to be had. What is touched there costs memory in steps of [`HUGE_PAGE_BYTES`].
+    /// Asks for huge pages in a range of a private segment: where the first of them would begin, or `None` if there is
+    /// no room for one. Whether the system gives any makes no difference to that, so that the same allocations lie at the
+    /// same places each time. What is touched there costs memory in steps of [`HUGE_PAGE_BYTES`].
     pub fn prefer_huge_pages(&self, offset: u64, len: usize) -> Option<u64> {
         if self.file.is_some() {
             return None;
         }
-        let address = self.pointer(offset, len)?.as_ptr() as usize;
-        let skipped = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
-        let bytes = len.checked_sub(skipped)? / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-        let start = offset + skipped as u64;
+        let start = offset.checked_next_multiple_of(HUGE_PAGE_BYTES as u64)?;
+        let bytes = len.checked_sub((start - offset) as usize)? / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         let first = self.pointer(start, bytes).filter(|_| bytes > 0)?;
         // SAFETY: the range is inside our own mapping, and this advice leaves its content as it is.
-        let taken = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 };
-        taken.then_some(start)
+        unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Some(start)
     }
 
     /// The first of `count` words at `offset`; `None` when they are not inside or not aligned.
@@ -243,6 +242,24 @@ pub(crate) fn map(len: usize, flags: libc::c_int, file: libc::c_int) -> io::Resu
         return Err(io::Error::last_os_error());
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapping at address zero"))
+}
+
+/// The same, from a multiple of [`HUGE_PAGE_BYTES`] on if they hold a huge page.
+fn map_aligned(len: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    if len < HUGE_PAGE_BYTES {
+        return map(len, flags, -1);
+    }
+    let spare = HUGE_PAGE_BYTES - PAGE_BYTES;
+    let whole = map(len.checked_add(spare).ok_or_else(|| invalid("size out of range"))?, flags, -1)?;
+    let before = whole.as_ptr().align_offset(HUGE_PAGE_BYTES);
+    for (from, bytes) in [(0, before), (before + len, spare - before)] {
+        if bytes > 0 {
+            // SAFETY: whole pages at the end of a mapping that nobody knows of yet.
+            unsafe { libc::munmap(whole.as_ptr().wrapping_add(from).cast(), bytes) };
+        }
+    }
+    // SAFETY: there are `spare` bytes more than the `len` that lie behind this.
+    Ok(unsafe { whole.add(before) })
 }
 
 pub(crate) fn invalid(what: &'static str) -> io::Error {
