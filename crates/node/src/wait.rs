@@ -236,7 +236,9 @@ impl Drive {
         // other end is the doorbell's own fence.)
         fence(Ordering::SeqCst);
         let is_done = done();
-        if !is_done && work.drained && work.done == 0 && !self.has_missed() {
+        // Handing over may have taken the call to end for one that was answered by the turn.
+        let ends = who == Sleeper::Other && self.is_stopping();
+        if !is_done && !ends && work.drained && work.done == 0 && !self.has_missed() {
             let rare = self.sleep(&mut set, until_ns);
             let mut engine = self.lock();
             let now_ns = now_ns();

@@ -402,6 +402,19 @@ fn the_helper_ends_its_sleep_when_it_is_to_stop() {
 }
 
 #[test]
+fn the_helper_does_not_fall_asleep_if_it_is_to_stop() {
+    let world = World::new();
+    world.drive.fd().unwrap();
+    // It looked whether it is to stop just before, and who wakes the program's sleeper is not heard after its turn.
+    world.drive.stop();
+    let (tell, told) = mpsc::channel();
+    let own = world.drive.clone();
+    std::thread::spawn(move || tell.send(own.poll(Sleeper::Other, None, &mut || false)));
+    let slept = told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("it sleeps");
+    assert_eq!(slept, Slept::Over);
+}
+
+#[test]
 fn a_patient_helper_is_told_that_the_seat_is_free() {
     let world = World::new();
     let own = world.drive.clone();
