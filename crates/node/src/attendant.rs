@@ -44,21 +44,33 @@ struct Attendant {
 
 /// An interface that bearers use.
 struct Device {
-    bearer: usize,
     name: String,
+    bearers: Vec<usize>,
     /// Whether the engine counts on its carrier.
     usable: bool,
     /// Since when its carrier is back without the system saying that it uses it.
     waiting_since_ns: Option<u64>,
 }
 
-impl From<(usize, String)> for Device {
-    fn from((bearer, name): (usize, String)) -> Device {
-        Device { bearer, name, usable: true, waiting_since_ns: None }
-    }
-}
-
 impl Device {
+    fn new(name: String) -> Device {
+        Device { name, bearers: Vec::new(), usable: true, waiting_since_ns: None }
+    }
+
+    /// The interfaces of all bearers: those of both address families share one.
+    fn of_bearers(named: Vec<(usize, String)>) -> Vec<Device> {
+        let mut devices: Vec<Device> = Vec::new();
+        for (bearer, name) in named {
+            let known = devices.iter().position(|device| device.name == name);
+            let index = known.unwrap_or_else(|| {
+                devices.push(Device::new(name));
+                devices.len() - 1
+            });
+            devices[index].bearers.push(bearer);
+        }
+        devices
+    }
+
     /// Whether the engine may count on the carrier now.
     ///
     /// A carrier that is back is of use only once the system uses it: what is sent before is lost. The system says when
@@ -87,7 +99,7 @@ impl Device {
 
 /// Starts the thread; it ends when the node does.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let devices = shared.drive.engine().devices();
+    let devices = Device::of_bearers(shared.drive.engine().devices());
     let control = match &shared.config.control {
         Some(path) => Some(Listener::open(path)?),
         None => None,
@@ -103,7 +115,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let mut attendant = Attendant {
         probe: UdpSocket::new(false).ok(),
         monitor,
-        devices: devices.into_iter().map(Device::from).collect(),
+        devices,
         peers: shared.config.peer_names().unwrap_or_default(),
         resolve_at_ns: 0,
         control,
@@ -154,7 +166,10 @@ impl Attendant {
             let usable = device.look(now_ns(), carrier, in_service);
             if usable != device.usable {
                 device.usable = usable;
-                shared.drive.engine().carrier(now_ns(), device.bearer, usable);
+                {
+                    let mut engine = shared.drive.engine();
+                    device.bearers.iter().for_each(|&bearer| engine.carrier(now_ns(), bearer, usable));
+                }
                 // Whoever sleeps must act on it now: what the dead link carried goes by the others.
                 if shared.drive.inline().is_none() {
                     shared.drive.wake();
@@ -210,8 +225,17 @@ mod tests {
     }
 
     #[test]
+    fn bearers_of_one_interface_are_one_device() {
+        let named =
+            [(0, "eth0"), (1, "eth0"), (2, "eth1"), (4, "eth0")].map(|(b, name)| (b, name.to_owned()));
+        let devices = Device::of_bearers(named.to_vec());
+        let seen: Vec<(&str, &[usize])> = devices.iter().map(|d| (d.name.as_str(), &d.bearers[..])).collect();
+        assert_eq!(seen, [("eth0", &[0, 1, 4][..]), ("eth1", &[2])]);
+    }
+
+    #[test]
     fn a_carrier_that_is_back_counts_once_the_system_says_so_or_has_had_time_to() {
-        let mut device = Device::from((0, "eth0".to_owned()));
+        let mut device = Device::new("eth0".to_owned());
         assert!(look(&mut device, 0, true, false), "it was there all the time");
         assert!(!look(&mut device, 1, false, true));
         assert!(look(&mut device, 2, true, true));
@@ -224,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_carrier_that_left_again_is_waited_for_anew() {
-        let mut device = Device::from((0, "eth0".to_owned()));
+        let mut device = Device::new("eth0".to_owned());
         assert!(!look(&mut device, 0, false, false));
         assert!(!look(&mut device, 1, true, false));
         assert!(!look(&mut device, 2, false, false));

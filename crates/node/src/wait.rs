@@ -26,9 +26,6 @@ const WAKE: u64 = u64::MAX - 1;
 
 /// How often the helper looks whether the application still drives.
 const HELPER_TICK: Duration = Duration::from_millis(1);
-/// The same once it has driven for so many ticks without a pause: each look takes the core from a thread that spins.
-const STEADY_TICK: Duration = Duration::from_millis(2);
-const STEADY_TICKS: u32 = 16;
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.
 const PATIENT_TICKS: u32 = 3;
 
@@ -327,30 +324,27 @@ impl Drive {
 
     /// The helper thread's life.
     pub(crate) fn help(&self) {
-        let (mut seen, mut quiet_ticks, mut driven_ticks) = (u64::MAX, 0, 0);
+        let (mut seen, mut quiet_ticks) = (u64::MAX, 0);
         while self.stopping.load(Ordering::Relaxed) == 0 {
             let turns = self.turns.load(Ordering::Relaxed);
             let moved = turns != std::mem::replace(&mut seen, turns);
             if self.polling.load(Ordering::Relaxed) != NOBODY {
-                (quiet_ticks, driven_ticks) = (if moved { 0 } else { quiet_ticks + 1 }, 0);
-                self.rest(HELPER_TICK, quiet_ticks >= PATIENT_TICKS);
+                quiet_ticks = if moved { 0 } else { quiet_ticks + 1 };
+                self.rest(quiet_ticks >= PATIENT_TICKS);
             } else if moved {
-                (quiet_ticks, driven_ticks) = (0, (driven_ticks + 1).min(STEADY_TICKS));
-                self.rest(if driven_ticks < STEADY_TICKS { HELPER_TICK } else { STEADY_TICK }, false);
-            } else {
-                driven_ticks = 0;
-                if self.poll(Sleeper::Other, None, &mut || false) == Slept::NoSeat {
-                    self.rest(HELPER_TICK, false);
-                }
+                quiet_ticks = 0;
+                self.rest(false);
+            } else if self.poll(Sleeper::Other, None, &mut || false) == Slept::NoSeat {
+                self.rest(false);
             }
         }
     }
 
     /// The helper's rest: a tick, or, if it has the patience, until an application thread gives the poller's seat up.
-    fn rest(&self, tick: Duration, patient: bool) {
+    fn rest(&self, patient: bool) {
         let mut flag = self.patient.lock().unwrap_or_else(|e| e.into_inner());
         *flag = patient;
-        let long = if patient { Duration::from_secs(2) } else { tick };
+        let long = if patient { Duration::from_secs(2) } else { HELPER_TICK };
         let wait = self.patience_over.wait_timeout(flag, long);
         *wait.unwrap_or_else(|e| e.into_inner()).0 = false;
     }

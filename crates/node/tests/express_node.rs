@@ -2,21 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../bearer/tests/conformance/hosts.rs"]
-mod hosts;
+mod cabled;
 
 use std::time::Duration;
 
-use hosts::Host;
-use polyrail::{Config, Node, NodeEvent, Port, Scope, ServiceAddress};
+use cabled::{CABLES, Cabled, Host, PATIENCE, SERVICE};
+use polyrail::{Node, NodeEvent, Port};
 use polyrail_sys::clock::monotonic_ns;
-
-const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A machine that is busy with other things may let links die, but not the session.
-const TOLERANCE: Duration = Duration::from_secs(5);
-const CABLES: [[&str; 2]; 2] = [["va0", "vb0"], ["va1", "vb1"]];
 
 /// Two hosts, two cables, a node and a port on each; `None` where there are no name spaces or no packet sockets.
 struct World {
@@ -28,24 +20,11 @@ struct World {
 
 impl World {
     fn new(claim: &str) -> Option<World> {
-        let hosts: [Host; 2] = Host::some(claim)?;
-        for (number, [near, far]) in CABLES.iter().enumerate() {
-            hosts[0].link(&hosts[1], near, far, 1_500);
-            hosts[0].ip(&format!("addr add dev {near} 10.0.{number}.1/24"));
-            hosts[1].ip(&format!("addr add dev {far} 10.0.{number}.2/24"));
-        }
-        let nodes = [0, 1].map(|side: usize| {
-            let config =
-                Config::new().insecure().tolerance(TOLERANCE).interfaces(CABLES.map(|cable| cable[side]));
-            hosts[side].run(|| Node::embed(config.interfaces_excluded(Vec::<String>::new())).unwrap())
-        });
+        let Cabled { hosts, nodes, ports } = Cabled::new(claim)?;
         if nodes[0].status().bearers.iter().any(|bearer| bearer.express_frames.is_none()) {
             eprintln!("SKIPPED {claim}: no packet sockets");
             return None;
         }
-        let ports = nodes.each_ref().map(|node| node.port().unwrap());
-        ports[1].bind(SERVICE, Scope::Cluster).unwrap();
-        ports[0].wait_for(SERVICE, Some(PATIENCE)).unwrap();
         Some(World { hosts, nodes, ports, asked: 0 })
     }
 

@@ -3,55 +3,22 @@
 
 #![forbid(unsafe_code)]
 
-#[path = "../../bearer/tests/conformance/hosts.rs"]
-mod hosts;
+mod cabled;
 
 use std::process::Command;
-use std::time::Duration;
 
-use hosts::Host;
-use polyrail::{Config, Node, Port, Scope, ServiceAddress};
+use cabled::{CABLES, Cabled, Host, PATIENCE, SERVICE};
+use polyrail::Node;
 use polyrail_sys::clock::monotonic_ns;
 
-const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A machine that is busy with other things may let links die, but not the session.
-const TOLERANCE: Duration = Duration::from_secs(5);
-const CABLES: [[&str; 2]; 2] = [["va0", "vb0"], ["va1", "vb1"]];
 /// The cable that is pulled.
 const PULLED: [&str; 2] = CABLES[1];
 /// A machine that is busy with other things may be late with what makes the far end late.
 const TRIES: u32 = 10;
 
-/// Two hosts, two cables, a node and a port on each; `None` where there are no name spaces.
-struct World {
-    hosts: [Host; 2],
-    nodes: [Node; 2],
-    ports: [Port; 2],
-}
-
-impl World {
-    fn new(claim: &str) -> Option<World> {
-        let hosts: [Host; 2] = Host::some(claim)?;
-        for (number, [near, far]) in CABLES.iter().enumerate() {
-            hosts[0].link(&hosts[1], near, far, 1_500);
-            hosts[0].ip(&format!("addr add dev {near} 10.0.{number}.1/24"));
-            hosts[1].ip(&format!("addr add dev {far} 10.0.{number}.2/24"));
-        }
-        let nodes = [0, 1].map(|side: usize| {
-            let config =
-                Config::new().insecure().tolerance(TOLERANCE).interfaces(CABLES.map(|cable| cable[side]));
-            hosts[side].run(|| Node::embed(config.interfaces_excluded(Vec::<String>::new())).unwrap())
-        });
-        let ports = nodes.each_ref().map(|node| node.port().unwrap());
-        ports[1].bind(SERVICE, Scope::Cluster).unwrap();
-        ports[0].wait_for(SERVICE, Some(PATIENCE)).unwrap();
-        Some(World { hosts, nodes, ports })
-    }
-
+impl Cabled {
     /// Goes on sending messages there and back until `is_so`.
-    fn talk_until(&self, is_so: impl Fn(&World) -> bool) {
+    fn talk_until(&self, is_so: impl Fn(&Cabled) -> bool) {
         let until = monotonic_ns() + PATIENCE.as_nanos() as u64;
         while !is_so(self) {
             assert!(monotonic_ns() < until, "it is never so: {:#?}", self.nodes.each_ref().map(Node::status));
@@ -99,7 +66,7 @@ impl World {
         near.ip(&format!("link set {} up", PULLED[0]));
         self.talk_until(|world| world.has_carrier(0));
         near.command("nft", "flush chain netdev neighbours late");
-        self.talk_until(World::is_joined);
+        self.talk_until(Cabled::is_joined);
         self.asked() - before
     }
 }
@@ -107,7 +74,7 @@ impl World {
 #[test]
 fn a_returning_link_does_not_ask_for_the_peers_address_before_the_peer_can_answer() {
     let claim = "a_returning_link_does_not_ask_for_the_peers_address_before_the_peer_can_answer";
-    let Some(world) = World::new(claim) else { return };
+    let Some(world) = Cabled::new(claim) else { return };
     for (host, name, device, rule) in [
         (0, "late", PULLED[0], None),
         (1, "asked", PULLED[1], Some("ether type arp arp operation request counter")),
@@ -120,7 +87,7 @@ fn a_returning_link_does_not_ask_for_the_peers_address_before_the_peer_can_answe
             host.command("nft", &format!("add rule netdev neighbours {name} {rule}"));
         }
     }
-    world.talk_until(World::is_joined);
+    world.talk_until(Cabled::is_joined);
     // A question that is lost is repeated by the system, after a second at the soonest.
     let asked: Vec<u64> =
         (0..TRIES).map(|_| world.pull_and_plug_in()).take_while(|asked| *asked > 1).collect();

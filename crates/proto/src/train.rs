@@ -5,7 +5,8 @@
 
 use crate::address::MediaAddress;
 use crate::id::BufferId;
-use crate::wire;
+use crate::transfer::PIECE_HEAD_BYTES;
+use crate::wire::{self, PieceHead};
 
 /// One stretch of a train's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,11 +121,23 @@ impl Train {
         self.pad(wire::padding(len));
     }
 
-    /// Appends a whole packet: header bytes, check included, and payload that needs no padding.
-    pub(crate) fn piece(&mut self, head: &[u8], buffer: BufferId, offset: u64, len: usize) {
-        self.with_head(|bytes| bytes.extend_from_slice(head));
-        self.body(buffer, offset, len);
-        self.packets += 1;
+    /// The length of the piece that the packet just ended carries, if it carries a piece of a transfer and nothing else.
+    pub(crate) fn lone_piece(&self) -> Option<usize> {
+        let Some(&Piece::Body { len, .. }) = self.pieces.last() else { return None };
+        (self.head.len() - self.mark.head == PIECE_HEAD_BYTES).then_some(len as usize)
+    }
+
+    /// Appends the packets that follow such a one with the next pieces of that transfer, of the same length.
+    pub(crate) fn repeat_piece(&mut self, count: usize) {
+        let Some(&Piece::Body { buffer, offset, len }) = self.pieces.last() else { return };
+        let Some(&head) = self.head.last_chunk() else { return };
+        let mut head = PieceHead(head);
+        for number in 1..=count as u64 {
+            head.go_on(len as usize);
+            self.with_head(|bytes| bytes.extend_from_slice(&head.0));
+            self.body(buffer, offset + number * len as u64, len as usize);
+            self.packets += 1;
+        }
     }
 
     pub(crate) fn pad(&mut self, bytes: usize) {

@@ -418,7 +418,7 @@ fn the_helper_does_not_fall_asleep_if_it_is_to_stop() {
 fn a_patient_helper_is_told_that_the_seat_is_free() {
     let world = World::new();
     let own = world.drive.clone();
-    let helper = std::thread::spawn(move || own.rest(HELPER_TICK, true));
+    let helper = std::thread::spawn(move || own.rest(true));
     let is_patient = || *world.drive.patient.lock().unwrap();
     while !is_patient() && !helper.is_finished() {
         std::thread::yield_now();

@@ -13,9 +13,7 @@ use crate::time::Instant;
 use crate::train::{Train, TrainId};
 use crate::transfer::{self, SendTransfer};
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
-use crate::wire::{
-    self, Fragment, Header, Message, PacketType, PieceHead, Probe, ProbeKind, TransferFragment,
-};
+use crate::wire::{self, Fragment, Header, Message, PacketType, Probe, ProbeKind, TransferFragment};
 
 /// What became of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,29 +281,18 @@ impl Session {
             if !goes_on {
                 break;
             }
-            self.put_run(fill);
+            Self::put_run(fill);
         }
     }
 
     /// The packets in the middle of an extent, which differ in two numbers only: all but the last of the train.
-    fn put_run(&mut self, fill: &mut Fill<'_>) {
-        let (Some((next, end)), Some(extent)) = (fill.rest, fill.extent) else { return };
-        let Some(transfer) = self.sending.transfers.get(extent.token) else { return };
-        let Some(to) = transfer.transfer() else { return };
-        let piece = extent.len as usize;
-        if piece + transfer::PIECE_HEAD_BYTES != fill.limit || next >= end {
-            return;
-        }
+    fn put_run(fill: &mut Fill<'_>) {
+        let (Some((next, end)), Some(piece)) = (fill.rest, fill.train.lone_piece()) else { return };
         let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
         let by_bytes = ((limits::TRAIN_BYTES_MAX - fill.train.bytes) / fill.limit).saturating_sub(1);
-        let by_rest = (end - next - 1) / extent.len as u64;
+        let by_rest = (end - next).saturating_sub(1) / piece as u64;
         let count = by_count.min(by_bytes).min(by_rest as usize);
-        let header = Header { flags: FLAG_ACK_ELICITING, ..self.header(fill) };
-        let mut head = PieceHead::new(&header, &TransferFragment { transfer: to, offset: next }, piece);
-        for number in 0..count as u64 {
-            fill.train.piece(head.bytes(), transfer.message.buffer, next + number * piece as u64, piece);
-            head.go_on();
-        }
+        fill.train.repeat_piece(count);
         fill.packet += count as u8;
         fill.rest = Some((next + (count * piece) as u64, end));
     }

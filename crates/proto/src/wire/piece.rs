@@ -1,6 +1,6 @@
 //! Packets of a bulk stream, read in one go (protocol.md §4.3).
 
-use super::field::u32_at;
+use super::field::{u32_at, u64_at};
 use super::frame::{TransferFragment, kind};
 use super::header::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
 use super::{HEADER_BYTES, Header, PacketType, VERSION};
@@ -18,46 +18,24 @@ pub struct Piece<'a> {
     pub payload: &'a [u8],
 }
 
-/// The header bytes of such a packet, and of those after it in turn.
+/// The header bytes of such a packet, and then of those after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PieceHead {
-    bytes: [u8; PIECE_HEAD_BYTES],
-    number: u64,
-    offset: u64,
-    len: usize,
-}
+pub(crate) struct PieceHead(pub(crate) [u8; PIECE_HEAD_BYTES]);
 
 impl PieceHead {
-    /// Of a packet that carries `len` bytes, a multiple of 8.
-    pub(crate) fn new(header: &Header, fragment: &TransferFragment, len: usize) -> PieceHead {
+    /// Those of the next packet, if each carries `len` bytes, a multiple of 8.
+    pub(crate) fn go_on(&mut self, len: usize) {
         debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
-        let mut head = Vec::with_capacity(PIECE_HEAD_BYTES);
-        Header { check: 0, ..*header }.emit(&mut head);
-        fragment.emit(&mut head, len);
-        let mut bytes = [0; PIECE_HEAD_BYTES];
-        bytes.copy_from_slice(&head);
-        let mut head = PieceHead { bytes, number: header.number, offset: fragment.offset, len };
-        head.sum();
-        head
+        self.add(NUMBER_OFFSET, 1);
+        self.add(FRAGMENT_OFFSET, len as u64);
+        self.0[CHECK_OFFSET..HEADER_BYTES].fill(0);
+        let check = crc32c(&self.0);
+        self.0[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
     }
 
-    pub(crate) fn bytes(&self) -> &[u8; PIECE_HEAD_BYTES] {
-        &self.bytes
-    }
-
-    /// The next packet, with the next piece.
-    pub(crate) fn go_on(&mut self) {
-        self.number += 1;
-        self.offset += self.len as u64;
-        self.bytes[NUMBER_OFFSET..][..8].copy_from_slice(&self.number.to_le_bytes());
-        self.bytes[FRAGMENT_OFFSET..][..8].copy_from_slice(&self.offset.to_le_bytes());
-        self.sum();
-    }
-
-    fn sum(&mut self) {
-        self.bytes[CHECK_OFFSET..HEADER_BYTES].fill(0);
-        let check = crc32c(&self.bytes);
-        self.bytes[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+    fn add(&mut self, at: usize, more: u64) {
+        let value = u64_at(&self.0, at) + more;
+        self.0[at..][..8].copy_from_slice(&value.to_le_bytes());
     }
 }
 
@@ -107,15 +85,18 @@ mod tests {
         let fragment = |offset| TransferFragment { transfer: TransferId(6), offset };
         // Numbers that carry into the next byte while they count.
         let (first, from) = (0x00ff_ffff_fffe, 0xffff_ff00);
-        let mut head = PieceHead::new(&header(first), &fragment(from), 1_432);
+        let mut bytes = Vec::new();
+        header(first - 1).emit(&mut bytes);
+        fragment(from - 1_432).emit(&mut bytes, 1_432);
+        let mut head = PieceHead(bytes.try_into().unwrap());
         for n in 0..5 {
-            let mut packet = head.bytes().to_vec();
+            head.go_on(1_432);
+            let mut packet = head.0.to_vec();
             packet.resize(PIECE_HEAD_BYTES + 1_432, 7);
             let piece = piece(&packet).unwrap();
             assert_eq!(Header { check: 0, ..piece.header }, header(first + n));
             assert_eq!(piece.fragment, fragment(from + n * 1_432));
             assert_eq!((piece.payload.len(), crate::wire::verify(&packet).is_ok()), (1_432, true));
-            head.go_on();
         }
     }
 }

@@ -80,6 +80,23 @@ fn small_messages_exceed_a_full_window_by_a_little_and_no_more() {
 }
 
 #[test]
+fn the_queue_of_a_link_is_short_while_bulk_shares_it_with_others() {
+    for (classes, shared) in [
+        (vec![Class::Bulk], false),
+        (vec![Class::Normal, Class::Urgent], false),
+        (vec![Class::Bulk, Class::Normal], true),
+        (vec![Class::Urgent, Class::Bulk], true),
+    ] {
+        let (mut session, (short, long)) = (up(1), config().queue_target);
+        for &class in &classes {
+            send_by(&mut session, class, 8);
+            assert!(poll(&mut session, 0).is_some());
+        }
+        assert_eq!(session.links[0].window.queue_target(), if shared { short } else { long }, "{classes:?}");
+    }
+}
+
+#[test]
 fn messages_cost_their_bytes_and_a_header_of_what_a_train_may_take() {
     // A train of 16 KiB goes on while it is not spent, and small messages for as long as it is shorter than that.
     for (mtu, bytes, packets, count) in [(16_000, 984, 2, 17), (16_000, 1_000, 2, 17), (1_200, 3_000, 14, 6)]
