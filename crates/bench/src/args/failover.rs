@@ -16,10 +16,10 @@ pub struct FailoverArgs {
     /// Kinds of cuts, separated by commas, one after the other; all if not given.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub kind: Vec<Kind>,
-    /// How long a link stays cut, in seconds, give or take a tenth; 1 if not given.
+    /// How long a link stays cut, in seconds, give or take a tenth; 0.3 if not given.
     #[arg(long, value_name = "S")]
     pub outage: Option<f64>,
-    /// From a link's return until the next cut, in seconds, give or take a tenth; 1.5 if not given.
+    /// From a link's return until the next cut, in seconds, give or take a tenth; 2.2 if not given.
     #[arg(long, value_name = "S")]
     pub pause: Option<f64>,
     /// Messages of the watched flow per second; 10000 if not given.
@@ -61,8 +61,8 @@ impl FailoverArgs {
         Ok(FailoverPlan {
             cuts: self.cuts.unwrap_or(20),
             kinds,
-            outage_ns: seconds("--outage", self.outage.unwrap_or(1.0), 0.01)?,
-            pause_ns: seconds("--pause", self.pause.unwrap_or(1.5), 0.1)?,
+            outage_ns: seconds("--outage", self.outage.unwrap_or(0.3), 0.01)?,
+            pause_ns: seconds("--pause", self.pause.unwrap_or(2.2), 0.1)?,
             arrivals_per_s: self.arrivals.unwrap_or(10_000),
             class: self.class.unwrap_or_default(),
         })
