@@ -107,9 +107,9 @@ impl ArenaAllocator {
         })
     }
 
-    /// Has allocations of several blocks lie in huge pages, where they can be had. The kernel takes pages by reference
-    /// much faster where they are large. The first MiB is left to small allocations, so that an arena which has no others
-    /// stays small.
+    /// Has allocations of several blocks lie in huge pages, where they can be had: the kernel takes a stretch of one by reference
+    /// at once, not page by page (a stream of 1 MiB messages gained 13 to 19 % in three series of alternated runs, nothing in a
+    /// fourth). The first MiB is left to small allocations, so that an arena which has no others stays small.
     #[cfg(not(loom))]
     pub fn prefer_huge_pages(&mut self) {
         let bytes = self.capacity().saturating_sub(SMALL_PART_BYTES) as usize;
