@@ -1,14 +1,19 @@
 //! The trait behind which every protocol is measured, and the list of those that exist.
 
+mod byte_stream;
 mod mptcp;
+mod packet_socket;
+mod pipes;
 mod polyrail;
 mod stream_socket;
 mod tcp;
 mod udp;
+mod unix;
 #[cfg(feature = "zmq")]
 mod zmq;
 
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub use crate::control::Setup;
@@ -26,6 +31,11 @@ pub trait Protocol: Sync {
     /// Whether it promises that everything arrives, once and in order.
     fn reliable(&self) -> bool {
         true
+    }
+
+    /// How far its messages go.
+    fn reach(&self) -> Reach {
+        Reach::Network
     }
 
     /// Whether it uses every link at once.
@@ -97,6 +107,15 @@ pub trait Protocol: Sync {
     }
 }
 
+/// How far messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// To other machines.
+    Network,
+    /// Not beyond this one.
+    Machine,
+}
+
 /// One of several flows that are connected side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
@@ -141,6 +160,8 @@ pub trait Pipe: Send {
 pub fn all() -> Vec<&'static dyn Protocol> {
     let mut list: Vec<&'static dyn Protocol> =
         vec![&polyrail::Polyrail, &tcp::CUBIC, &tcp::BBR, &tcp::NODELAY, &udp::Udp, &mptcp::Mptcp];
+    list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
+    list.push(&pipes::PipePair);
     #[cfg(feature = "zmq")]
     list.push(&zmq::Zmq);
     list
@@ -150,3 +171,12 @@ pub fn all() -> Vec<&'static dyn Protocol> {
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
     all().into_iter().find(|protocol| protocol.name() == name)
 }
+
+/// A name on this machine that no other process and no other end of this one has.
+fn local_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("polyrail-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests;

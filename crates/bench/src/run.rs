@@ -19,7 +19,7 @@ use crate::control::{Beside, Job, Role, Setup};
 use crate::failover::Cut;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::process::core_count;
-use crate::protocol::{self, Protocol};
+use crate::protocol::{self, Protocol, Reach};
 use crate::report::{Case, Report, Series};
 use crate::workload::Workload;
 
@@ -187,7 +187,7 @@ impl Run<'_> {
         for &size in &self.plan.sizes {
             let mut series = Vec::new();
             for &protocol in &ready {
-                match suits(protocol, self.plan.workload, size) {
+                match suits(protocol, self.plan, size) {
                     Ok(()) => series
                         .push((protocol, Series::new(Case::new(self.plan, protocol, rates, losses, size)))),
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
@@ -302,7 +302,11 @@ impl Run<'_> {
 }
 
 /// Whether a protocol can do this at all, or the reason why not.
-fn suits(protocol: &dyn Protocol, workload: Workload, size: usize) -> Result<(), String> {
+fn suits(protocol: &dyn Protocol, plan: &Plan, size: usize) -> Result<(), String> {
+    let workload = plan.workload;
+    if plan.placement == Placement::Inter && protocol.reach() == Reach::Machine {
+        return Err("does not leave its machine: see --placement intra".to_owned());
+    }
     if workload == Workload::Failover && !protocol.striped() {
         return Err("uses the first link alone: there is no other to fail over to".to_owned());
     }

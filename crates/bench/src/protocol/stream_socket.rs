@@ -1,12 +1,12 @@
-//! What every protocol with a byte-stream socket shares: options, connecting, and messages of fixed size in a stream.
+//! What every protocol with a byte-stream socket over IP shares: options and connecting.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Socket, Type};
 
+use super::byte_stream::StreamPipe;
 use super::{Listener, Pipe, Setup};
 use crate::clock::now_ns;
 use crate::wait::Waiter;
@@ -46,7 +46,7 @@ pub(super) fn connect(
     let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let socket = open(options, address.ip(), setup)?;
     socket.connect_timeout(&address.into(), timeout)?;
-    Ok(Box::new(StreamPipe::new(socket, options, setup)?))
+    connected(socket, options, setup)
 }
 
 /// Whether a socket with these options can be opened at all.
@@ -83,6 +83,15 @@ fn set_congestion(socket: &Socket, options: Options) -> io::Result<()> {
     })
 }
 
+fn connected(socket: Socket, options: Options, setup: &Setup) -> io::Result<Box<dyn Pipe>> {
+    if options.nodelay || setup.prompt {
+        socket.set_tcp_nodelay(true)?;
+    }
+    socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
+    socket.set_write_timeout(Some(Waiter::BLOCK_MAX))?;
+    Ok(Box::new(StreamPipe::new(socket, setup)))
+}
+
 struct StreamListener {
     socket: Socket,
     address: SocketAddr,
@@ -96,89 +105,27 @@ impl Listener for StreamListener {
     }
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        self.socket.set_nonblocking(true)?;
-        let start_ns = now_ns();
-        loop {
-            match self.socket.accept() {
-                Ok((socket, _)) => {
-                    socket.set_nonblocking(false)?;
-                    return Ok(Box::new(StreamPipe::new(socket, self.options, &self.setup)?));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if u128::from(now_ns() - start_ns) > timeout.as_nanos() {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(error) => return Err(error),
+        connected(accept(&self.socket, timeout)?, self.options, &self.setup)
+    }
+}
+
+/// Waits for whoever connects to a listening socket.
+pub(super) fn accept(listening: &Socket, timeout: Duration) -> io::Result<Socket> {
+    listening.set_nonblocking(true)?;
+    let start_ns = now_ns();
+    loop {
+        match listening.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(false)?;
+                return Ok(socket);
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if u128::from(now_ns() - start_ns) > timeout.as_nanos() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
         }
-    }
-}
-
-/// Smallest read that is asked for: small messages are taken many at once.
-const READ_BYTES_MIN: usize = 64 * 1024;
-
-/// One end of a connected stream.
-struct StreamPipe {
-    socket: Socket,
-    waiter: Waiter,
-    size: usize,
-    /// Bytes of the message under way that the kernel has taken.
-    sent: usize,
-    /// Bytes that arrived and are not yet handed out, from the front.
-    buffer: Vec<u8>,
-    filled: usize,
-}
-
-impl StreamPipe {
-    fn new(socket: Socket, options: Options, setup: &Setup) -> io::Result<Self> {
-        if options.nodelay || setup.prompt {
-            socket.set_tcp_nodelay(true)?;
-        }
-        socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
-        socket.set_write_timeout(Some(Waiter::BLOCK_MAX))?;
-        // A large message is read into its own place, with nothing of the next; small ones share a read.
-        let capacity = if setup.size >= READ_BYTES_MIN { setup.size } else { READ_BYTES_MIN + setup.size };
-        Ok(Self {
-            socket,
-            waiter: Waiter::new(setup.wait),
-            size: setup.size,
-            sent: 0,
-            buffer: vec![0; capacity],
-            filled: 0,
-        })
-    }
-}
-
-impl Pipe for StreamPipe {
-    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let (socket, rest) = (&self.socket, &message[self.sent..]);
-        let sent = self.waiter.turn(|may_sleep| {
-            let flags =
-                if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
-            Ok(rustix::net::send(socket, rest, flags)?)
-        })?;
-        self.sent += sent.unwrap_or(0);
-        let whole = self.sent == message.len();
-        if whole {
-            self.sent = 0;
-        }
-        Ok(whole)
-    }
-
-    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let (socket, room) = (&self.socket, &mut self.buffer[self.filled..]);
-        let received = self.waiter.turn(|may_sleep| {
-            let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            let (bytes, _) = rustix::net::recv(socket, &mut *room, flags)?;
-            if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
-        })?;
-        self.filled += received.unwrap_or(0);
-        let whole = self.filled / self.size;
-        self.buffer[..whole * self.size].chunks_exact(self.size).for_each(sink);
-        self.buffer.copy_within(whole * self.size..self.filled, 0);
-        self.filled -= whole * self.size;
-        Ok(whole)
     }
 }

@@ -4,13 +4,12 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendFlags};
 use socket2::SockRef;
 
+use super::packet_socket::{HELLO, PacketPipe};
 use super::{Listener, Pipe, Protocol, Setup};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::clock::now_ns;
-use crate::wait::Waiter;
 use crate::workload::Workload;
 
 /// UDP over the first link, one datagram per call.
@@ -18,8 +17,6 @@ pub(super) struct Udp;
 
 /// The largest payload of a datagram over IPv4.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// A datagram no message can be taken for: it is shorter than a number.
-const HELLO: &[u8] = b"hello";
 const HELLO_EVERY: Duration = Duration::from_millis(20);
 
 impl Protocol for Udp {
@@ -66,7 +63,7 @@ impl Protocol for Udp {
         while u128::from(now_ns() - start_ns) < timeout.as_nanos() {
             socket.send(HELLO)?;
             if socket.recv(&mut answer).is_ok_and(|length| &answer[..length] == HELLO) {
-                return Ok(Box::new(UdpPipe::new(socket, setup)?));
+                return Ok(Box::new(PacketPipe::new(socket.into(), setup, false)?));
             }
         }
         Err(io::ErrorKind::TimedOut.into())
@@ -101,51 +98,8 @@ impl Listener for UdpListener {
             if &hello[..length] == HELLO {
                 self.socket.connect(peer)?;
                 self.socket.send(HELLO)?;
-                return Ok(Box::new(UdpPipe::new(self.socket, &self.setup)?));
+                return Ok(Box::new(PacketPipe::new(self.socket.into(), &self.setup, false)?));
             }
-        }
-    }
-}
-
-struct UdpPipe {
-    socket: UdpSocket,
-    waiter: Waiter,
-    buffer: Vec<u8>,
-}
-
-impl UdpPipe {
-    fn new(socket: UdpSocket, setup: &Setup) -> io::Result<Self> {
-        socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
-        socket.set_write_timeout(Some(Waiter::BLOCK_MAX))?;
-        // One byte more than a message, so that an overlong datagram is seen as damaged.
-        Ok(Self { socket, waiter: Waiter::new(setup.wait), buffer: vec![0; setup.size.max(HELLO.len()) + 1] })
-    }
-}
-
-impl Pipe for UdpPipe {
-    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let socket = &self.socket;
-        let sent = self.waiter.turn(|may_sleep| {
-            let flags = if may_sleep { SendFlags::empty() } else { SendFlags::DONTWAIT };
-            Ok(rustix::net::send(socket, message, flags)?)
-        })?;
-        Ok(sent.is_some())
-    }
-
-    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let (socket, buffer) = (&self.socket, &mut self.buffer);
-        let received = self.waiter.turn(|may_sleep| {
-            let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            Ok(rustix::net::recv(socket, buffer.as_mut_slice(), flags)?.0)
-        })?;
-        match received {
-            // A repeated greeting that was answered already.
-            Some(length) if &self.buffer[..length] == HELLO => Ok(0),
-            Some(length) => {
-                sink(&self.buffer[..length]);
-                Ok(1)
-            }
-            None => Ok(0),
         }
     }
 }

@@ -1,0 +1,63 @@
+//! What every protocol with a packet socket shares: one message per call.
+
+use std::io;
+
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::Socket;
+
+use super::{Pipe, Setup};
+use crate::wait::Waiter;
+
+/// A packet no message can be taken for: it is shorter than a number.
+pub(super) const HELLO: &[u8] = b"hello";
+
+/// One end of a connected pair of packet sockets.
+pub(super) struct PacketPipe {
+    socket: Socket,
+    waiter: Waiter,
+    buffer: Vec<u8>,
+    /// Whether a packet of no bytes says that the other side has ended it.
+    ends: bool,
+}
+
+impl PacketPipe {
+    /// Takes a connected socket.
+    pub(super) fn new(socket: Socket, setup: &Setup, ends: bool) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
+        socket.set_write_timeout(Some(Waiter::BLOCK_MAX))?;
+        // One byte more than a message, so that an overlong packet is seen as damaged.
+        let buffer = vec![0; setup.size.max(HELLO.len()) + 1];
+        Ok(Self { socket, waiter: Waiter::new(setup.wait), buffer, ends })
+    }
+}
+
+impl Pipe for PacketPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let socket = &self.socket;
+        let sent = self.waiter.turn(|may_sleep| {
+            let flags =
+                if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+            Ok(rustix::net::send(socket, message, flags)?)
+        })?;
+        Ok(sent.is_some())
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let (socket, buffer) = (&self.socket, &mut self.buffer);
+        let received = self.waiter.turn(|may_sleep| {
+            let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            Ok(rustix::net::recv(socket, buffer.as_mut_slice(), flags)?.0)
+        })?;
+        match received {
+            Some(0) if self.ends => Err(io::ErrorKind::UnexpectedEof.into()),
+            // A repeated greeting that was answered already.
+            Some(length) if &self.buffer[..length] == HELLO => Ok(0),
+            Some(length) => {
+                sink(&self.buffer[..length]);
+                Ok(1)
+            }
+            None => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Every protocol that needs no links, between two threads of this machine.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::*;
+use crate::check::{number_of, stamp};
+use crate::wait::WaitMode;
+use crate::workload::setup_for_tests;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const MESSAGES: u64 = 2_000;
+
+/// Those that run on every machine.
+fn local() -> Vec<&'static dyn Protocol> {
+    let list: Vec<_> = all().into_iter().filter(|p| p.reach() == Reach::Machine).collect();
+    let names: Vec<&str> = list.iter().map(|p| p.name()).collect();
+    assert_eq!(names, ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe"]);
+    list.into_iter().chain(["tcp-nodelay", "udp"].map(|name| find(name).unwrap())).collect()
+}
+
+fn setup(size: usize, wait: WaitMode) -> Setup {
+    Setup { local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], wait, ..setup_for_tests(size) }
+}
+
+/// The receiver's end and the sender's.
+fn pair(protocol: &dyn Protocol, setup: &Setup) -> [Box<dyn Pipe>; 2] {
+    let listener = protocol.listen(setup).unwrap();
+    let address = listener.address();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| protocol.connect(setup, &address, PATIENCE).unwrap());
+        let receiver = listener.accept(PATIENCE).unwrap();
+        [receiver, sender.join().unwrap()]
+    })
+}
+
+/// Has one end send numbered messages, each when the other has the one before, so that none may be lost.
+fn carry([receiver, sender]: &mut [Box<dyn Pipe>; 2], size: usize) {
+    let mut message = vec![0x5A; size];
+    for number in 0..MESSAGES {
+        stamp(&mut message, number);
+        while !sender.send(&message).unwrap() {}
+        let mut got = Vec::new();
+        while got.is_empty() {
+            receiver.recv(&mut |message| got.push(number_of(message, size))).unwrap();
+        }
+        assert_eq!(got, [Some(number)]);
+    }
+}
+
+#[test]
+fn messages_go_both_ways_whole_and_in_order_however_one_waits() {
+    for protocol in local() {
+        for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
+            for size in [8, 64, 4_096] {
+                let mut pipes = pair(protocol, &setup(size, wait));
+                carry(&mut pipes, size);
+                pipes.reverse();
+                carry(&mut pipes, size);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_larger_than_the_buffers_arrives_in_pieces() {
+    let size = 3 << 20;
+    for name in ["unix-stream", "pipe", "tcp-nodelay"] {
+        let [mut receiver, mut sender] = pair(find(name).unwrap(), &setup(size, WaitMode::Block));
+        let mut message = vec![0x5A; size];
+        stamp(&mut message, 7);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !sender.send(&message).unwrap() {});
+            let mut got = Vec::new();
+            while got.is_empty() {
+                receiver.recv(&mut |message| got.push(number_of(message, size))).unwrap();
+            }
+            assert_eq!(got, [Some(7)], "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_packet_that_no_buffer_holds_is_refused_before_the_run() {
+    for name in ["unix-seqpacket", "unix-dgram"] {
+        let refused = find(name).unwrap().supports(Workload::Stream, 1 << 30).unwrap_err();
+        assert!(refused.contains("wmem_default"), "{refused}");
+        find(name).unwrap().supports(Workload::Stream, 64 << 10).unwrap();
+    }
+}
+
+#[test]
+fn the_end_of_the_other_side_is_an_error_and_not_silence() {
+    for name in ["unix-stream", "unix-seqpacket", "pipe", "tcp-nodelay"] {
+        let [mut receiver, sender] = pair(find(name).unwrap(), &setup(64, WaitMode::Block));
+        drop(sender);
+        let ended = loop {
+            match receiver.recv(&mut |_| panic!("a message")) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof, "{name}");
+    }
+}
+
+#[test]
+fn a_sender_that_finds_nobody_says_so_in_time() {
+    for name in ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe"] {
+        let protocol = find(name).unwrap();
+        let listener = protocol.listen(&setup(64, WaitMode::Block)).unwrap();
+        let address = listener.address();
+        drop(listener);
+        let nobody = protocol.connect(&setup(64, WaitMode::Block), &address, Duration::from_millis(20));
+        assert!(nobody.is_err(), "{name}");
+    }
+}
