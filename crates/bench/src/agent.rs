@@ -16,8 +16,8 @@ use crate::calibrate::calibrate;
 use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
-use crate::protocol::{self, Flow, Pipe, Protocol};
-use crate::workload::{NOT_DRAINING, Surroundings, play};
+use crate::protocol::{self, Answerer, Caller, Flow, Pipe, Protocol, Transactor};
+use crate::workload::{NOT_DRAINING, Surroundings, Workload, answer, call, play};
 
 /// The hidden sub-command under which the program must call [`agent_main`].
 pub const AGENT_COMMAND: &str = "bench-agent";
@@ -53,31 +53,46 @@ fn work() -> Result<(), String> {
     let protocol = protocol::find(&job.protocol).ok_or_else(|| format!("no protocol {}", job.protocol))?;
     let heard = Heard::default();
     let (told, orders) = channel();
-    let mut pipes = open(&job, protocol, &heard, told, &mut notes)?;
+    let opening = Opening { job: &job, protocol, heard: &heard, orders: told, notes: &mut notes };
+    let mut end = opening.end()?;
     say(&Event::Ready);
-    let report = measure(&job, protocol, &mut pipes, &heard, &orders)?;
+    let report = measure(&job, protocol, &mut end, &heard, &orders)?;
     say(&Event::Done(SideReport { notes, ..report }));
     // The pipes stay open until both sides have reported: closing them could discard what is still under way.
     wait_for(&orders, Order::Quit)
+}
+
+/// What one side works with.
+enum End {
+    /// Connected: one pipe, or two side by side.
+    Pipes(Vec<Box<dyn Pipe>>),
+    Answerer(Box<dyn Answerer>),
+    Caller(Box<dyn Caller>),
 }
 
 /// Does the work of one side; the pipes outlive it.
 fn measure(
     job: &Job,
     protocol: &dyn Protocol,
-    pipes: &mut [Box<dyn Pipe>],
+    end: &mut End,
     heard: &Heard,
     orders: &Receiver<Order>,
 ) -> Result<SideReport, String> {
     wait_for(orders, Order::Go)?;
-    if let [watched, bulk] = pipes {
-        return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
-    }
-    let pipe = pipes.first_mut().ok_or("nothing connected")?;
     let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));
     let around = Surroundings { drain: &heard.drain, resume: &heard.resume, progress: &mut progress };
-    play(job, pipe.as_mut(), protocol.reliable(), around)
-        .map_err(|error| format!("{}: {error}", job.protocol))
+    let report = match end {
+        End::Answerer(answerer) => answer(answerer.as_mut(), around),
+        End::Caller(caller) => call(job, caller.as_mut(), around),
+        End::Pipes(pipes) => match pipes.as_mut_slice() {
+            [watched, bulk] => {
+                return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
+            }
+            [pipe] => play(job, pipe.as_mut(), protocol.reliable(), around),
+            _ => return Err("nothing connected".to_owned()),
+        },
+    };
+    report.map_err(|error| format!("{}: {error}", job.protocol))
 }
 
 /// Orders that a side looks up in the middle of its work.
@@ -97,48 +112,91 @@ fn wait_for(orders: &Receiver<Order>, wanted: Order) -> Result<(), String> {
     if found { Ok(()) } else { Err("ended before its time".to_owned()) }
 }
 
-/// Connects the pair: one pipe, or two side by side. The thread that hears orders starts once nothing else is read
-/// from standard input.
-fn open(
-    job: &Job,
-    protocol: &dyn Protocol,
-    heard: &Heard,
+/// One side that gets ready.
+struct Opening<'a> {
+    job: &'a Job,
+    protocol: &'a dyn Protocol,
+    heard: &'a Heard,
     orders: Sender<Order>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Box<dyn Pipe>>, String> {
-    let failed = |what: &str, error: io::Error| format!("{}: {what}: {error}", job.protocol);
-    let setups: Vec<Setup> =
-        [&job.setup].into_iter().chain(job.beside.as_ref().map(|beside| &beside.bulk)).cloned().collect();
-    // A protocol's own threads begin before the pinning and stay free; only the measuring thread is bound.
-    let mut pin = || {
-        if let Some(Err(note)) = job.core.map(pin_thread) {
-            notes.push(note);
+    notes: &'a mut Vec<String>,
+}
+
+impl Opening<'_> {
+    fn end(self) -> Result<End, String> {
+        match (self.job.workload, self.job.role) {
+            (Workload::Transact, Role::Receiver) => self.answerer(),
+            (Workload::Transact, Role::Sender) => self.caller(),
+            (_, Role::Receiver) => self.listen(),
+            (_, Role::Sender) => self.connect(),
         }
-    };
-    match job.role {
-        Role::Receiver => {
-            let listeners = protocol.listen_flows(&setups).map_err(|error| failed("listen", error))?;
-            let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
-            say(&Event::Listening { address: addresses.join(" ") });
-            hear(heard, orders);
-            pin();
-            let accept = |listener: Box<dyn protocol::Listener>| listener.accept(CONNECT_MAX);
-            listeners
-                .into_iter()
-                .map(accept)
-                .collect::<io::Result<_>>()
-                .map_err(|error| failed("accept", error))
-        }
-        Role::Sender => {
-            let Address { address } = read_line()?;
-            hear(heard, orders);
-            let flow = |(setup, address)| Flow { setup, address };
-            let flows: Vec<Flow> = setups.iter().zip(address.split(' ')).map(flow).collect();
-            let pipes = protocol
-                .connect_flows(&flows, CONNECT_MAX)
-                .map_err(|error| failed(&format!("connect to {address}"), error))?;
-            pin();
-            Ok(pipes)
+    }
+
+    fn answerer(mut self) -> Result<End, String> {
+        let answerer =
+            self.transactor()?.answerer(&self.job.setup).map_err(|error| self.failed("listen", error))?;
+        self.is_listening(answerer.address());
+        self.pin();
+        Ok(End::Answerer(answerer))
+    }
+
+    fn caller(mut self) -> Result<End, String> {
+        let address = self.address()?;
+        let caller = self.transactor()?.caller(&self.job.setup, &address);
+        self.pin();
+        Ok(End::Caller(caller.map_err(|error| self.failed(&address, error))?))
+    }
+
+    /// Listens for one pipe, or for two side by side.
+    fn listen(mut self) -> Result<End, String> {
+        let listeners =
+            self.protocol.listen_flows(&self.setups()).map_err(|error| self.failed("listen", error))?;
+        let addresses: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        self.is_listening(addresses.join(" "));
+        // A protocol's own threads begin before the pinning and stay free; only the measuring thread is bound.
+        self.pin();
+        let accept = |listener: Box<dyn protocol::Listener>| listener.accept(CONNECT_MAX);
+        let pipes: io::Result<_> = listeners.into_iter().map(accept).collect();
+        Ok(End::Pipes(pipes.map_err(|error| self.failed("accept", error))?))
+    }
+
+    fn connect(mut self) -> Result<End, String> {
+        let (address, setups) = (self.address()?, self.setups());
+        let flow = |(setup, address)| Flow { setup, address };
+        let flows: Vec<Flow> = setups.iter().zip(address.split(' ')).map(flow).collect();
+        let pipes = self.protocol.connect_flows(&flows, CONNECT_MAX);
+        let pipes = pipes.map_err(|error| self.failed(&format!("connect to {address}"), error))?;
+        self.pin();
+        Ok(End::Pipes(pipes))
+    }
+
+    fn setups(&self) -> Vec<Setup> {
+        let bulk = self.job.beside.as_ref().map(|beside| &beside.bulk);
+        [&self.job.setup].into_iter().chain(bulk).cloned().collect()
+    }
+
+    fn transactor(&self) -> Result<&dyn Transactor, String> {
+        self.protocol.transactor().ok_or_else(|| format!("{}: makes no connections", self.job.protocol))
+    }
+
+    fn failed(&self, what: &str, error: io::Error) -> String {
+        format!("{}: {what}: {error}", self.job.protocol)
+    }
+
+    fn is_listening(&self, address: String) {
+        say(&Event::Listening { address });
+        hear(self.heard, self.orders.clone());
+    }
+
+    /// Where the receiver is. From here on orders are heard: nothing else is read from standard input.
+    fn address(&self) -> Result<String, String> {
+        let Address { address } = read_line()?;
+        hear(self.heard, self.orders.clone());
+        Ok(address)
+    }
+
+    fn pin(&mut self) {
+        if let Some(Err(note)) = self.job.core.map(pin_thread) {
+            self.notes.push(note);
         }
     }
 }

@@ -85,6 +85,8 @@ pub enum WorkloadArg {
     PingPong,
     /// One-way messages of 64 bytes; messages counted at the receiver.
     Rate,
+    /// Transactions: connect, one message each way, close.
+    Transact,
     /// Messages at a fixed rate beside bulk while one link after the other is cut; how late they come.
     Failover,
     /// A connected pair without traffic: memory, CPU time, wake-ups.
@@ -100,6 +102,7 @@ impl WorkloadArg {
             Self::Stream => Workload::Stream,
             Self::PingPong => Workload::PingPong,
             Self::Rate => Workload::Rate,
+            Self::Transact => Workload::Transact,
             Self::Failover => Workload::Failover,
             Self::Idle => Workload::Idle,
             Self::Stalled => Workload::Stalled,

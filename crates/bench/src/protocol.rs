@@ -7,6 +7,7 @@ mod pipes;
 mod polyrail;
 mod stream_socket;
 mod tcp;
+mod transaction;
 mod udp;
 mod unix;
 #[cfg(feature = "zmq")]
@@ -91,6 +92,11 @@ pub trait Protocol: Sync {
         flows.iter().map(|flow| self.connect(flow.setup, flow.address, timeout)).collect()
     }
 
+    /// How it makes transactions; `None`: it makes no connections.
+    fn transactor(&self) -> Option<&dyn Transactor> {
+        None
+    }
+
     /// Whether one of its flows can be put before another.
     fn has_classes(&self) -> bool {
         false
@@ -105,6 +111,42 @@ pub trait Protocol: Sync {
     fn has_carrying_threads(&self) -> bool {
         false
     }
+}
+
+/// What makes transactions: a connection, one message each way, and its end.
+pub trait Transactor: Sync {
+    /// Begins to answer.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>>;
+
+    /// What calls the answerer at `address`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>>;
+}
+
+/// The side of transactions that is called.
+pub trait Answerer {
+    /// Where it is, in the protocol's own notation.
+    fn address(&self) -> String;
+
+    /// Waits for a caller for one turn at most, gives it its message back and ends the connection. False: nobody called.
+    ///
+    /// # Errors
+    /// A connection that broke, or a caller that is silent.
+    fn answer(&mut self) -> io::Result<bool>;
+}
+
+/// The side of transactions that calls.
+pub trait Caller {
+    /// Connects, sends, fills `answer` and waits until the other side has ended the connection.
+    ///
+    /// # Errors
+    /// What the machine refuses, a connection that broke, or an answerer that is silent.
+    fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()>;
 }
 
 /// How far messages go.

@@ -117,7 +117,9 @@ impl Series {
         match self.case.workload {
             Workload::Stream => throughput_mbps(sample),
             Workload::Rate => rate_per_s(sample),
-            Workload::PingPong => Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5),
+            Workload::PingPong | Workload::Transact => {
+                Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5)
+            }
             Workload::Failover => median_gap_ms(sample),
             Workload::Idle => sample.sender.idle.map(|cost| cost.cpu_percent),
             Workload::Stalled => None,
@@ -128,7 +130,7 @@ impl Series {
         match self.case.workload {
             Workload::Stream => "throughput",
             Workload::Rate => "rate",
-            Workload::PingPong => "latency p50",
+            Workload::PingPong | Workload::Transact => "latency p50",
             Workload::Failover => "gap p50",
             Workload::Idle => "CPU",
             Workload::Stalled => "",
@@ -169,10 +171,10 @@ impl Series {
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| one_way && !case.reliable),
             rate_per_s: match case.workload {
-                Workload::PingPong => spread(round_trips_per_s),
+                workload if workload.times_answers() => spread(round_trips_per_s),
                 _ => spread(rate_per_s).filter(|_| one_way),
             },
-            latency_us: self.latency().filter(|_| case.workload == Workload::PingPong),
+            latency_us: self.latency().filter(|_| case.workload.times_answers()),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(samples()),
             calm_lateness_us: figures::calm_lateness(samples()),
@@ -258,10 +260,7 @@ impl Series {
 
     /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
     fn checked(&self, sample: &Sample) -> CheckCounts {
-        match self.case.workload {
-            Workload::PingPong => sample.sender.counts,
-            _ => received(sample),
-        }
+        if self.case.workload.times_answers() { sample.sender.counts } else { received(sample) }
     }
 
     fn latency(&self) -> Option<Latency> {

@@ -310,6 +310,9 @@ fn suits(protocol: &dyn Protocol, plan: &Plan, size: usize) -> Result<(), String
     if workload == Workload::Failover && !protocol.striped() {
         return Err("uses the first link alone: there is no other to fail over to".to_owned());
     }
+    if workload == Workload::Transact && protocol.transactor().is_none() {
+        return Err("makes no connections, which transact is about".to_owned());
+    }
     if workload.checks_contents() && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
     }

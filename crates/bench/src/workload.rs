@@ -5,6 +5,7 @@ mod idle;
 mod pingpong;
 mod stalled;
 mod stream;
+mod transact;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::wait::WaitMode;
 
 pub(crate) use histogram::Histogram;
 pub(crate) use stalled::BLOCKED_NS_MIN;
+pub(crate) use transact::{answer, call};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub enum Workload {
     PingPong,
     /// Small one-way messages as fast as they go; messages counted at the receiver.
     Rate,
+    /// Connect, one message each way, close; the next after that.
+    Transact,
     /// A flow at a fixed rate beside bulk while links are cut; how late its messages come.
     Failover,
     /// A connected pair without traffic: memory, CPU time and wake-ups.
@@ -57,6 +61,7 @@ impl Workload {
             Self::Stream => "stream",
             Self::PingPong => "pingpong",
             Self::Rate => "rate",
+            Self::Transact => "transact",
             Self::Failover => "failover",
             Self::Idle => "idle",
             Self::Stalled => "stalled",
@@ -64,8 +69,8 @@ impl Workload {
     }
 
     /// Every workload.
-    pub fn all() -> [Self; 6] {
-        [Self::Stream, Self::PingPong, Self::Rate, Self::Failover, Self::Idle, Self::Stalled]
+    pub fn all() -> [Self; 7] {
+        [Self::Stream, Self::PingPong, Self::Rate, Self::Transact, Self::Failover, Self::Idle, Self::Stalled]
     }
 
     /// What holds where the command line says nothing.
@@ -84,12 +89,18 @@ impl Workload {
         match self {
             Self::Stream => Defaults { size: 128 * 1024, ..fast },
             Self::PingPong | Self::Rate => fast,
+            Self::Transact => Defaults { size: 128, ..fast },
             Self::Failover => Defaults { links: 2, rate: "1000", size: 4096, warmup_s: 1.0, ..calm },
             Self::Idle => {
                 Defaults { links: 2, rate: "1000", warmup_s: 3.0, duration_s: 10.0, repeat: 3, ..calm }
             }
             Self::Stalled => Defaults { size: 128 * 1024, warmup_s: 0.0, duration_s: 2.0, ..calm },
         }
+    }
+
+    /// Whether the time from a question to its answer is what it is about.
+    pub(crate) fn times_answers(self) -> bool {
+        matches!(self, Self::PingPong | Self::Transact)
     }
 
     /// Whether the receiver compares every byte that arrives.
@@ -159,7 +170,7 @@ pub(crate) fn play(
         (Workload::Stalled, Role::Receiver) => stalled::take(job, pipe, around),
         (Workload::Idle, Role::Sender) => idle::send(job, pipe),
         (Workload::Idle, Role::Receiver) => idle::receive(job, pipe),
-        (Workload::Failover, _) => {
+        (Workload::Failover | Workload::Transact, _) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, "not played over a single pipe"))
         }
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use super::stream_socket::{self, Options};
-use super::{Listener, Pipe, Protocol, Setup};
+use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::netns::{Testbed, device};
 use crate::workload::Workload;
@@ -74,6 +74,20 @@ impl Protocol for Mptcp {
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         stream_socket::connect(OPTIONS, setup, address, timeout)
+    }
+
+    fn transactor(&self) -> Option<&dyn Transactor> {
+        Some(self)
+    }
+}
+
+impl Transactor for Mptcp {
+    fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
+        stream_socket::answerer(OPTIONS, setup)
+    }
+
+    fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
+        stream_socket::caller(OPTIONS, setup, address)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What every protocol with a packet socket shares: one message per call.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket;
@@ -10,6 +11,18 @@ use crate::wait::Waiter;
 
 /// A packet no message can be taken for: it is shorter than a number.
 pub(super) const HELLO: &[u8] = b"hello";
+
+/// Receives from a connected packet socket. No bytes: the other side has ended it.
+///
+/// That is asked twice: a Unix socket whose other side sends and closes between the kernel's look at the queue and its look
+/// at the end is told to have ended (unix_dgram_recvmsg), although a packet is there.
+pub(super) fn recv(socket: impl AsFd, room: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    let mut ask = || rustix::net::recv(socket.as_fd(), &mut *room, flags);
+    Ok(match ask()?.0 {
+        0 => ask()?.0,
+        length => length,
+    })
+}
 
 /// One end of a connected pair of packet sockets.
 pub(super) struct PacketPipe {
@@ -44,9 +57,12 @@ impl Pipe for PacketPipe {
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let (socket, buffer) = (&self.socket, &mut self.buffer);
+        let (socket, buffer, ends) = (&self.socket, &mut self.buffer, self.ends);
         let received = self.waiter.turn(|may_sleep| {
             let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            if ends {
+                return recv(socket, buffer, flags);
+            }
             Ok(rustix::net::recv(socket, buffer.as_mut_slice(), flags)?.0)
         })?;
         match received {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use super::byte_stream::StreamPipe;
-use super::{Listener, Pipe, Setup};
+use super::transaction::{Answers, Calls, Kind};
+use super::{Answerer, Caller, Listener, Pipe, Setup};
 use crate::clock::now_ns;
 use crate::wait::Waiter;
 
@@ -49,6 +50,34 @@ pub(super) fn connect(
     connected(socket, options, setup)
 }
 
+/// Answers transactions on the first of the setup's addresses.
+pub(super) fn answerer(options: Options, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
+    let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let address = |socket: &Socket| {
+        socket.local_addr()?.as_socket().map(|at| at.to_string()).ok_or(io::ErrorKind::InvalidData.into())
+    };
+    let at = SocketAddr::new(ip, 0).into();
+    Ok(Box::new(Answers::new(&kind(options, ip, setup), &at, address, setup)?))
+}
+
+/// Calls such an answerer.
+pub(super) fn caller(options: Options, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+    Ok(Box::new(Calls::new(kind(options, address.ip(), setup), address.into(), setup)))
+}
+
+fn kind(options: Options, ip: IpAddr, setup: &Setup) -> Kind {
+    let buffer = setup.socket_buffer_max;
+    let prepare = move |socket: &Socket| {
+        if options.nodelay {
+            socket.set_tcp_nodelay(true)?;
+        }
+        set_options(socket, options, buffer)
+    };
+    let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    Kind { domain, kind: Type::STREAM, protocol: Some(options.protocol), prepare: Box::new(prepare) }
+}
+
 /// Whether a socket with these options can be opened at all.
 pub(super) fn probe(options: Options) -> Result<(), String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(options.protocol))
@@ -59,12 +88,17 @@ pub(super) fn probe(options: Options) -> Result<(), String> {
 fn open(options: Options, ip: IpAddr, setup: &Setup) -> io::Result<Socket> {
     let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::STREAM, Some(options.protocol))?;
-    set_congestion(&socket, options)?;
-    if let Some(bytes) = setup.socket_buffer_max {
+    set_options(&socket, options, setup.socket_buffer_max)?;
+    Ok(socket)
+}
+
+fn set_options(socket: &Socket, options: Options, buffer_bytes: Option<usize>) -> io::Result<()> {
+    set_congestion(socket, options)?;
+    if let Some(bytes) = buffer_bytes {
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
     }
-    Ok(socket)
+    Ok(())
 }
 
 fn set_congestion(socket: &Socket, options: Options) -> io::Result<()> {

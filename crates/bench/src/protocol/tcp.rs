@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::stream_socket::{self, Options};
-use super::{Listener, Pipe, Protocol, Setup};
+use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::workload::Workload;
 
@@ -77,5 +77,19 @@ impl Protocol for Tcp {
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         stream_socket::connect(self.options, setup, address, timeout)
+    }
+
+    fn transactor(&self) -> Option<&dyn Transactor> {
+        Some(self)
+    }
+}
+
+impl Transactor for Tcp {
+    fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
+        stream_socket::answerer(self.options, setup)
+    }
+
+    fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
+        stream_socket::caller(self.options, setup, address)
     }
 }

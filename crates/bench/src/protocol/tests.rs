@@ -1,6 +1,8 @@
 //! Every protocol that needs no links, between two threads of this machine.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 
 use super::*;
 use crate::check::{number_of, stamp};
@@ -9,6 +11,7 @@ use crate::workload::setup_for_tests;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const MESSAGES: u64 = 2_000;
+const CALLS: u64 = 500;
 
 /// Those that run on every machine.
 fn local() -> Vec<&'static dyn Protocol> {
@@ -112,5 +115,82 @@ fn a_sender_that_finds_nobody_says_so_in_time() {
         drop(listener);
         let nobody = protocol.connect(&setup(64, WaitMode::Block), &address, Duration::from_millis(20));
         assert!(nobody.is_err(), "{name}");
+    }
+}
+
+/// Those that make transactions on every machine.
+fn transactors() -> Vec<(&'static str, &'static dyn Transactor)> {
+    let list: Vec<_> = all().into_iter().filter_map(|p| Some((p.name(), p.transactor()?))).collect();
+    let names: Vec<&str> = list.iter().map(|(name, _)| *name).collect();
+    let expected = ["tcp-cubic", "tcp-bbr", "tcp-nodelay", "mptcp", "unix-stream", "unix-seqpacket"];
+    assert_eq!(names, expected);
+    list.into_iter().filter(|(name, _)| find(name).unwrap().available().is_ok()).collect()
+}
+
+/// Ends whoever looks at it, also when the test fails.
+struct EndsAtDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsAtDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs `work` while somebody answers; how often that was.
+fn answered(transactor: &dyn Transactor, setup: &Setup, work: impl FnOnce(&str)) -> u64 {
+    let ended = AtomicBool::new(false);
+    let (say, said) = channel();
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            let mut answerer = transactor.answerer(setup).unwrap();
+            say.send(answerer.address()).unwrap();
+            let mut count = 0;
+            while !ended.load(Ordering::Relaxed) {
+                count += u64::from(answerer.answer().unwrap());
+            }
+            count
+        });
+        let end = EndsAtDrop(&ended);
+        work(&said.recv().unwrap());
+        drop(end);
+        answering.join().unwrap()
+    })
+}
+
+#[test]
+fn each_call_is_answered_by_its_own_message_however_one_waits() {
+    for (name, transactor) in transactors() {
+        for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
+            for size in [8, 128, 150_000] {
+                let setup = setup(size, wait);
+                let count = answered(transactor, &setup, |address| {
+                    let mut caller = transactor.caller(&setup, address).unwrap();
+                    let (mut message, mut answer) = (vec![0x5A; size], vec![0; size]);
+                    for number in 0..CALLS {
+                        stamp(&mut message, number);
+                        caller.call(&message, &mut answer).unwrap();
+                        assert_eq!(answer, message, "{name}, {size} bytes, {wait:?}");
+                    }
+                });
+                assert_eq!(count, CALLS, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_finds_nobody_or_is_hung_up_on_says_so() {
+    for (name, transactor) in transactors() {
+        let setup = setup(128, WaitMode::Block);
+        let address = transactor.answerer(&setup).unwrap().address();
+        let mut caller = transactor.caller(&setup, &address).unwrap();
+        let error = caller.call(&[0; 128], &mut [0; 128]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{name}");
+        // An answer of fewer bytes than were asked for, and its end.
+        answered(transactor, &setup, |address| {
+            let mut caller = transactor.caller(&setup, address).unwrap();
+            let error = caller.call(&[0; 128], &mut [0; 129]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{name}");
+        });
     }
 }

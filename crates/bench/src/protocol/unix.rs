@@ -11,7 +11,10 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use super::byte_stream::StreamPipe;
 use super::packet_socket::{HELLO, PacketPipe};
-use super::{Listener, Pipe, Protocol, Reach, Setup, local_name, stream_socket};
+use super::transaction::{self, Answers, Calls};
+use super::{
+    Answerer, Caller, Listener, Pipe, Protocol, Reach, Setup, Transactor, local_name, stream_socket,
+};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::Waiter;
 use crate::workload::Workload;
@@ -87,7 +90,7 @@ impl Protocol for Unix {
                 socket
             }
         };
-        set_buffers(&socket, setup)?;
+        set_buffers(&socket, setup.socket_buffer_max)?;
         Ok(Box::new(UnixListener { socket, name, kind: self.kind, setup: setup.clone() }))
     }
 
@@ -99,17 +102,41 @@ impl Protocol for Unix {
             socket.set_write_timeout(Some(timeout))?;
             socket.send(HELLO)?;
             let socket = Socket::from(socket);
-            set_buffers(&socket, setup)?;
+            set_buffers(&socket, setup.socket_buffer_max)?;
             return Ok(Box::new(PacketPipe::new(socket, setup, false)?));
         }
         let socket = Socket::new(Domain::UNIX, self.kind.of_socket(), None)?;
-        set_buffers(&socket, setup)?;
+        set_buffers(&socket, setup.socket_buffer_max)?;
         socket.connect(&abstract_address(address)?)?;
         self.kind.pipe(socket, setup)
+    }
+
+    fn transactor(&self) -> Option<&dyn Transactor> {
+        (self.kind != Kind::Datagram).then_some(self)
+    }
+}
+
+impl Transactor for Unix {
+    fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
+        let name = local_name();
+        let kind = self.kind.of_transactions(setup);
+        let at = abstract_address(&name)?;
+        Ok(Box::new(Answers::new(&kind, &at, |_| Ok(name), setup)?))
+    }
+
+    fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
+        let kind = self.kind.of_transactions(setup);
+        Ok(Box::new(Calls::new(kind, abstract_address(address)?, setup)))
     }
 }
 
 impl Kind {
+    fn of_transactions(self, setup: &Setup) -> transaction::Kind {
+        let buffer = setup.socket_buffer_max;
+        let prepare = Box::new(move |socket: &Socket| set_buffers(socket, buffer));
+        transaction::Kind { domain: Domain::UNIX, kind: self.of_socket(), protocol: None, prepare }
+    }
+
     fn of_socket(self) -> Type {
         match self {
             Self::Stream => Type::STREAM,
@@ -132,8 +159,8 @@ fn abstract_address(name: &str) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0{name}"))
 }
 
-fn set_buffers(socket: &Socket, setup: &Setup) -> io::Result<()> {
-    if let Some(bytes) = setup.socket_buffer_max {
+fn set_buffers(socket: &Socket, buffer_bytes: Option<usize>) -> io::Result<()> {
+    if let Some(bytes) = buffer_bytes {
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
     }

@@ -42,7 +42,7 @@ impl Live {
     pub(super) fn end(&mut self, sample: &Sample, workload: Workload) {
         let figure = match (&sample.error, workload) {
             (Some(error), _) => error.clone(),
-            (None, Workload::PingPong) => {
+            (None, Workload::PingPong | Workload::Transact) => {
                 let p50 = crate::workload::Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5);
                 format!("p50 {:.1} us", p50.unwrap_or(0.0))
             }

@@ -1,0 +1,208 @@
+//! Transactions over sockets that connect: a connection, one message each way, and its end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::{Answerer, Caller, Setup, packet_socket};
+use crate::clock::now_ns;
+use crate::wait::{WaitMode, Waiter};
+
+/// Step after which a transaction has failed.
+const FAILED_AFTER_NS: u64 = 3_000_000_000;
+/// Callers that may wait for the answerer, which serves one at a time.
+const BACKLOG: i32 = 64;
+
+/// What a socket is, and what is set on it before it connects or listens.
+pub(super) struct Kind {
+    pub(super) domain: Domain,
+    pub(super) kind: Type,
+    pub(super) protocol: Option<Protocol>,
+    /// Sets the options, also those that an accepted socket inherits.
+    pub(super) prepare: Box<dyn Prepare>,
+}
+
+/// Sets options on a socket.
+pub(super) trait Prepare: Fn(&Socket) -> io::Result<()> {}
+
+impl<F: Fn(&Socket) -> io::Result<()>> Prepare for F {}
+
+impl Kind {
+    fn steps(&self, setup: &Setup) -> Steps {
+        Steps { mode: setup.wait, packets: self.kind == Type::SEQPACKET }
+    }
+
+    fn open(&self, nonblocking: bool) -> io::Result<Socket> {
+        let kind = if nonblocking { self.kind.nonblocking() } else { self.kind };
+        let socket = Socket::new(self.domain, kind, self.protocol)?;
+        (self.prepare)(&socket)?;
+        Ok(socket)
+    }
+}
+
+/// Each step of a transaction, in one mode of waiting.
+#[derive(Clone, Copy)]
+struct Steps {
+    mode: WaitMode,
+    /// Whether messages go as packets.
+    packets: bool,
+}
+
+impl Steps {
+    /// Whether calls sleep in the kernel by themselves; sockets are non-blocking otherwise.
+    fn sleeps_in_calls(self) -> bool {
+        self.mode == WaitMode::Block
+    }
+
+    /// Tries for one turn; `None`: not yet.
+    fn turn<T>(
+        self,
+        socket: impl AsFd,
+        ready: PollFlags,
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        let sleeps_in_calls = self.sleeps_in_calls();
+        Waiter::new(self.mode).turn(|may_sleep| match attempt() {
+            Err(error) if may_sleep && !sleeps_in_calls && error.kind() == io::ErrorKind::WouldBlock => {
+                is_ready(&socket, ready)?;
+                attempt()
+            }
+            other => other,
+        })
+    }
+
+    /// Tries until it is done.
+    fn until_done<T>(
+        self,
+        socket: impl AsFd,
+        ready: PollFlags,
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut started_ns = None;
+        loop {
+            if let Some(done) = self.turn(socket.as_fd(), ready, &mut attempt)? {
+                return Ok(done);
+            }
+            let now = now_ns();
+            if now - *started_ns.get_or_insert(now) > FAILED_AFTER_NS {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn send_all(self, socket: impl AsFd, message: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < message.len() {
+            sent += self.until_done(socket.as_fd(), PollFlags::OUT, || {
+                Ok(rustix::net::send(socket.as_fd(), &message[sent..], SendFlags::NOSIGNAL)?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fills `room`; an end before that is an error.
+    fn recv_all(self, socket: impl AsFd, room: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match self.recv(socket.as_fd(), &mut room[filled..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                bytes => filled += bytes,
+            }
+        }
+        Ok(())
+    }
+
+    fn recv(self, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
+        self.until_done(socket.as_fd(), PollFlags::IN, || {
+            if self.packets {
+                return packet_socket::recv(socket.as_fd(), room, RecvFlags::empty());
+            }
+            Ok(rustix::net::recv(socket.as_fd(), &mut *room, RecvFlags::empty())?.0)
+        })
+    }
+}
+
+/// Sleeps until it is, for [`Waiter::BLOCK_MAX`] at most.
+fn is_ready(socket: impl AsFd, ready: PollFlags) -> io::Result<bool> {
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(Waiter::BLOCK_MAX.subsec_nanos()) };
+    Ok(poll(&mut [PollFd::new(&socket, ready)], Some(&limit))? > 0)
+}
+
+/// The side that connects.
+pub(super) struct Calls {
+    kind: Kind,
+    to: SockAddr,
+    steps: Steps,
+}
+
+impl Calls {
+    pub(super) fn new(kind: Kind, to: SockAddr, setup: &Setup) -> Self {
+        let steps = kind.steps(setup);
+        Self { kind, to, steps }
+    }
+}
+
+impl Caller for Calls {
+    fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()> {
+        let steps = self.steps;
+        let socket = self.kind.open(!steps.sleeps_in_calls())?;
+        steps.until_done(&socket, PollFlags::OUT, || match socket.connect(&self.to) {
+            // It goes on by itself; sending waits for it.
+            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(()),
+            other => other,
+        })?;
+        steps.send_all(&socket, message)?;
+        steps.recv_all(&socket, answer)?;
+        match steps.recv(&socket, &mut [0])? {
+            0 => Ok(()),
+            _ => Err(io::Error::other("more came than one answer")),
+        }
+    }
+}
+
+/// The side that listens.
+pub(super) struct Answers {
+    listening: Socket,
+    address: String,
+    steps: Steps,
+    message: Vec<u8>,
+}
+
+impl Answers {
+    /// Listens at `at`; `address` says where that is, in the caller's notation.
+    pub(super) fn new(
+        kind: &Kind,
+        at: &SockAddr,
+        address: impl FnOnce(&Socket) -> io::Result<String>,
+        setup: &Setup,
+    ) -> io::Result<Self> {
+        let steps = kind.steps(setup);
+        // An accept that sleeps has no time-out in every protocol (MPTCP), so the sleep is before it.
+        let listening = kind.open(true)?;
+        listening.bind(at)?;
+        listening.listen(BACKLOG)?;
+        let address = address(&listening)?;
+        Ok(Self { listening, address, steps, message: vec![0; setup.size] })
+    }
+}
+
+impl Answerer for Answers {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn answer(&mut self) -> io::Result<bool> {
+        let (steps, listening) = (self.steps, &self.listening);
+        let nonblocking = if steps.sleeps_in_calls() { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
+        let accept = || Ok(rustix::net::accept_with(listening, SocketFlags::CLOEXEC | nonblocking)?);
+        let Some(socket) = steps.turn(listening, PollFlags::IN, accept)? else { return Ok(false) };
+        let socket: OwnedFd = socket;
+        steps.recv_all(&socket, &mut self.message)?;
+        steps.send_all(&socket, &self.message)?;
+        Ok(true)
+    }
+}
