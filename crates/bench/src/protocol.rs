@@ -9,6 +9,7 @@ mod stream_socket;
 mod tcp;
 mod transaction;
 mod udp;
+mod udp_gso;
 mod unix;
 #[cfg(feature = "zmq")]
 mod zmq;
@@ -191,6 +192,14 @@ pub trait Pipe: Send {
     /// The pipe is broken.
     fn send(&mut self, message: &[u8]) -> io::Result<bool>;
 
+    /// Sends what was kept back to be sent with more, waiting for one turn at most; whether nothing of it is left.
+    ///
+    /// # Errors
+    /// The pipe is broken.
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Receives what is there, waiting for one turn at most; hands each message to `sink`, gives their number.
     ///
     /// # Errors
@@ -200,8 +209,15 @@ pub trait Pipe: Send {
 
 /// Every protocol that this build knows.
 pub fn all() -> Vec<&'static dyn Protocol> {
-    let mut list: Vec<&'static dyn Protocol> =
-        vec![&polyrail::Polyrail, &tcp::CUBIC, &tcp::BBR, &tcp::NODELAY, &udp::Udp, &mptcp::Mptcp];
+    let mut list: Vec<&'static dyn Protocol> = vec![
+        &polyrail::Polyrail,
+        &tcp::CUBIC,
+        &tcp::BBR,
+        &tcp::NODELAY,
+        &udp::PLAIN,
+        &udp::GSO,
+        &mptcp::Mptcp,
+    ];
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);
     #[cfg(feature = "zmq")]

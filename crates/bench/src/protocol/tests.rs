@@ -18,11 +18,12 @@ fn local() -> Vec<&'static dyn Protocol> {
     let list: Vec<_> = all().into_iter().filter(|p| p.reach() == Reach::Machine).collect();
     let names: Vec<&str> = list.iter().map(|p| p.name()).collect();
     assert_eq!(names, ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe"]);
-    list.into_iter().chain(["tcp-nodelay", "udp"].map(|name| find(name).unwrap())).collect()
+    list.into_iter().chain(["tcp-nodelay", "udp", "udp-gso"].map(|name| find(name).unwrap())).collect()
 }
 
 fn setup(size: usize, wait: WaitMode) -> Setup {
-    Setup { local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], wait, ..setup_for_tests(size) }
+    let local = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    Setup { local, wait, both_ways: true, ..setup_for_tests(size) }
 }
 
 /// The receiver's end and the sender's.
@@ -54,7 +55,7 @@ fn carry([receiver, sender]: &mut [Box<dyn Pipe>; 2], size: usize) {
 fn messages_go_both_ways_whole_and_in_order_however_one_waits() {
     for protocol in local() {
         for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
-            for size in [8, 64, 4_096] {
+            for size in [8, 64, 1_400] {
                 let mut pipes = pair(protocol, &setup(size, wait));
                 carry(&mut pipes, size);
                 pipes.reverse();
@@ -62,6 +63,23 @@ fn messages_go_both_ways_whole_and_in_order_however_one_waits() {
             }
         }
     }
+}
+
+#[test]
+fn datagrams_sent_together_arrive_one_by_one_and_the_last_few_are_not_forgotten() {
+    let setup = Setup { both_ways: false, ..setup(1_000, WaitMode::Block) };
+    let [mut receiver, mut sender] = pair(find("udp-gso").unwrap(), &setup);
+    let mut message = vec![0x5A; 1_000];
+    for number in 0..100 {
+        stamp(&mut message, number);
+        while !sender.send(&message).unwrap() {}
+    }
+    while !sender.flush().unwrap() {}
+    let mut got = Vec::new();
+    while got.len() < 100 {
+        receiver.recv(&mut |message| got.push(number_of(message, 1_000))).unwrap();
+    }
+    assert!(got.iter().copied().eq((0..100).map(Some)), "{got:?}");
 }
 
 #[test]

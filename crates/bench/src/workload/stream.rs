@@ -46,6 +46,7 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         }
         // A message half sent must be finished, or the receiver waits for its rest; not for ever, though.
         if mark.now_ns >= end_ns && (!blocked || mark.now_ns - end_ns >= FINISH_NS) {
+            while !pipe.flush()? && now_ns() - end_ns < FINISH_NS {}
             return Ok(SideReport { sent, ..window.so_far(mark) });
         }
         if due {
