@@ -49,13 +49,17 @@ pub trait Protocol: Sync {
     ///
     /// # Errors
     /// The reason why not and the way to get it.
-    fn available(&self) -> Result<(), String>;
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
 
-    /// Whether it can do this workload with messages of this size.
+    /// Whether it can do this workload with messages of this size, which is enough for a number.
     ///
     /// # Errors
     /// The reason why not.
-    fn supports(&self, workload: Workload, size: usize) -> Result<(), String>;
+    fn supports(&self, _workload: Workload, _size: usize) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Changes the testbed as the protocol needs it; `receiver` is the receiver's node.
     ///

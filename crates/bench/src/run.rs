@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent::AGENT_COMMAND;
 use crate::args::{BenchArgs, FlowClass, Placement, Plan, WorkloadArg};
+use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup};
 use crate::failover::Cut;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
@@ -304,6 +305,9 @@ impl Run<'_> {
 /// Whether a protocol can do this at all, or the reason why not.
 fn suits(protocol: &dyn Protocol, plan: &Plan, size: usize) -> Result<(), String> {
     let workload = plan.workload;
+    if size < MESSAGE_BYTES_MIN {
+        return Err(format!("messages of {size} bytes cannot carry their number"));
+    }
     if plan.placement == Placement::Inter && protocol.reach() == Reach::Machine {
         return Err("does not leave its machine: see --placement intra".to_owned());
     }

@@ -1,8 +1,11 @@
 //! The three ways to wait for a socket, the same emulation for every protocol that has no waiting mode of its own.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
@@ -82,6 +85,15 @@ impl Waiter {
                 later(attempt(true))
             }
         }
+    }
+}
+
+/// Sleeps until a file is ready for `what`, for [`Waiter::BLOCK_MAX`] at most; whether it is.
+pub(crate) fn sleep_until_ready(file: impl AsFd, what: PollFlags) -> io::Result<bool> {
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(Waiter::BLOCK_MAX.subsec_nanos()) };
+    match poll(&mut [PollFd::new(&file, what)], Some(&limit)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
     }
 }
 

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use super::stream_socket::{self, Options};
 use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
-use crate::check::MESSAGE_BYTES_MIN;
 use crate::netns::{Testbed, device};
-use crate::workload::Workload;
 
 /// MPTCP over every link.
 pub(super) struct Mptcp;
@@ -45,13 +43,6 @@ impl Protocol for Mptcp {
             Ok(_) => {}
         }
         stream_socket::probe(OPTIONS)
-    }
-
-    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
-        Ok(())
     }
 
     fn prepare(&self, testbed: &Testbed, receiver: usize) -> Result<(), String> {

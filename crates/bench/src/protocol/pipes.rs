@@ -11,9 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::byte_stream::{ByteStream, StreamPipe};
 use super::{Listener, Pipe, Protocol, Reach, Setup};
-use crate::check::MESSAGE_BYTES_MIN;
-use crate::wait::Waiter;
-use crate::workload::Workload;
+use crate::wait::sleep_until_ready;
 
 /// A pair of pipes.
 pub(super) struct PipePair;
@@ -29,17 +27,6 @@ impl Protocol for PipePair {
 
     fn reach(&self) -> Reach {
         Reach::Machine
-    }
-
-    fn available(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
-        Ok(())
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
@@ -121,8 +108,7 @@ fn retried(
 ) -> io::Result<usize> {
     match attempt() {
         Err(error) if may_sleep && error.kind() == io::ErrorKind::WouldBlock => {
-            let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(Waiter::BLOCK_MAX.subsec_nanos()) };
-            poll(&mut [PollFd::new(file, ready)], Some(&limit))?;
+            sleep_until_ready(file, ready)?;
             attempt()
         }
         other => other,

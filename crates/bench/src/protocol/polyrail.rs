@@ -15,7 +15,6 @@ use super::{Flow, Listener, Pipe, Pipes, Protocol, Setup};
 use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
-use crate::workload::Workload;
 
 /// Polyrail over all links.
 pub(super) struct Polyrail;
@@ -36,17 +35,6 @@ impl Protocol for Polyrail {
 
     fn striped(&self) -> bool {
         true
-    }
-
-    fn available(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
-        Ok(())
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use super::stream_socket::{self, Options};
 use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
-use crate::check::MESSAGE_BYTES_MIN;
-use crate::workload::Workload;
 
 /// TCP with one set of options.
 pub(super) struct Tcp {
@@ -62,13 +60,6 @@ impl Protocol for Tcp {
 
     fn available(&self) -> Result<(), String> {
         stream_socket::probe(self.options)
-    }
-
-    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
-        Ok(())
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {

@@ -196,6 +196,25 @@ fn each_call_is_answered_by_its_own_message_however_one_waits() {
     }
 }
 
+/// How often this thread has gone to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn an_answerer_whom_nobody_calls_sleeps_unless_it_is_to_spin() {
+    for (name, transactor) in transactors() {
+        for (wait, sleeps_at_least) in [(WaitMode::Spin, 0), (WaitMode::Adaptive, 3), (WaitMode::Block, 3)] {
+            let mut answerer = transactor.answerer(&setup(128, wait)).unwrap();
+            let before = sleeps();
+            assert!((0..3).all(|_| !answerer.answer().unwrap()), "{name}");
+            assert!(sleeps() - before >= sleeps_at_least, "{name}, {wait:?}");
+        }
+    }
+}
+
 #[test]
 fn a_caller_that_finds_nobody_or_is_hung_up_on_says_so() {
     for (name, transactor) in transactors() {

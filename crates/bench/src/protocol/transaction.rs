@@ -3,14 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::{Answerer, Caller, Setup, packet_socket};
 use crate::clock::now_ns;
-use crate::wait::{WaitMode, Waiter};
+use crate::wait::{WaitMode, Waiter, sleep_until_ready};
 
 /// Step after which a transaction has failed.
 const FAILED_AFTER_NS: u64 = 3_000_000_000;
@@ -68,7 +68,7 @@ impl Steps {
         let sleeps_in_calls = self.sleeps_in_calls();
         Waiter::new(self.mode).turn(|may_sleep| match attempt() {
             Err(error) if may_sleep && !sleeps_in_calls && error.kind() == io::ErrorKind::WouldBlock => {
-                is_ready(&socket, ready)?;
+                sleep_until_ready(&socket, ready)?;
                 attempt()
             }
             other => other,
@@ -124,12 +124,6 @@ impl Steps {
             Ok(rustix::net::recv(socket.as_fd(), &mut *room, RecvFlags::empty())?.0)
         })
     }
-}
-
-/// Sleeps until it is, for [`Waiter::BLOCK_MAX`] at most.
-fn is_ready(socket: impl AsFd, ready: PollFlags) -> io::Result<bool> {
-    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(Waiter::BLOCK_MAX.subsec_nanos()) };
-    Ok(poll(&mut [PollFd::new(&socket, ready)], Some(&limit))? > 0)
 }
 
 /// The side that connects.
@@ -197,6 +191,9 @@ impl Answerer for Answers {
 
     fn answer(&mut self) -> io::Result<bool> {
         let (steps, listening) = (self.steps, &self.listening);
+        if steps.sleeps_in_calls() && !sleep_until_ready(listening, PollFlags::IN)? {
+            return Ok(false);
+        }
         let nonblocking = if steps.sleeps_in_calls() { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let accept = || Ok(rustix::net::accept_with(listening, SocketFlags::CLOEXEC | nonblocking)?);
         let Some(socket) = steps.turn(listening, PollFlags::IN, accept)? else { return Ok(false) };

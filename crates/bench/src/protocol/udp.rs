@@ -9,7 +9,6 @@ use socket2::SockRef;
 use super::packet_socket::{HELLO, PacketPipe};
 use super::udp_gso::{self, TrainPipe};
 use super::{Listener, Pipe, Protocol, Setup};
-use crate::check::MESSAGE_BYTES_MIN;
 use crate::clock::now_ns;
 use crate::workload::Workload;
 
@@ -63,9 +62,6 @@ impl Protocol for Udp {
         }
         if size > DATAGRAM_BYTES_MAX {
             return Err(format!("a datagram holds at most {DATAGRAM_BYTES_MAX} bytes, not {size}"));
-        }
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
         }
         Ok(())
     }

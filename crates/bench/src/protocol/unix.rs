@@ -15,7 +15,6 @@ use super::transaction::{self, Answers, Calls};
 use super::{
     Answerer, Caller, Listener, Pipe, Protocol, Reach, Setup, Transactor, local_name, stream_socket,
 };
-use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::Waiter;
 use crate::workload::Workload;
 
@@ -62,14 +61,7 @@ impl Protocol for Unix {
         Reach::Machine
     }
 
-    fn available(&self) -> Result<(), String> {
-        Ok(())
-    }
-
     fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
         let buffer = send_buffer_bytes().saturating_sub(PACKET_OVERHEAD_BYTES);
         if self.kind != Kind::Stream && size > buffer {
             return Err(format!(

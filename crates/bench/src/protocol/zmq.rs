@@ -8,9 +8,7 @@ use std::time::Duration;
 use zmq::{Context, DONTWAIT, Message, Socket, SocketType};
 
 use super::{Listener, Pipe, Protocol, Setup};
-use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::Waiter;
-use crate::workload::Workload;
 
 /// ZeroMQ over TCP.
 pub(super) struct Zmq;
@@ -27,19 +25,8 @@ impl Protocol for Zmq {
         "ZeroMQ over TCP on the first link: PUSH/PULL one way, PAIR for ping-pong"
     }
 
-    fn available(&self) -> Result<(), String> {
-        Ok(())
-    }
-
     fn has_carrying_threads(&self) -> bool {
         true
-    }
-
-    fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if size < MESSAGE_BYTES_MIN {
-            return Err(format!("messages of {size} bytes cannot carry their number"));
-        }
-        Ok(())
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {

@@ -39,12 +39,6 @@ impl Protocol for Mock {
     fn about(&self) -> &'static str {
         "in memory, with faults"
     }
-    fn available(&self) -> Result<(), String> {
-        Ok(())
-    }
-    fn supports(&self, _workload: Workload, _size: usize) -> Result<(), String> {
-        Ok(())
-    }
     fn listen(&self, _setup: &Setup) -> io::Result<Box<dyn Listener>> {
         Err(io::ErrorKind::Unsupported.into())
     }
