@@ -2,7 +2,7 @@
 
 mod failover;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{CONTENTS_BYTES_MIN, MESSAGE_BYTES_MIN};
@@ -14,10 +14,14 @@ pub use failover::{FailoverArgs, FlowClass};
 
 /// Measures protocols beside each other, interleaved, and reports medians, spreads and paired ratios.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
-    /// What to measure; `list` names the protocols and workloads of this machine.
-    #[arg(value_enum)]
-    pub workload: WorkloadArg,
+    /// What is done instead of measuring a workload.
+    #[command(subcommand)]
+    pub command: Option<BenchCommand>,
+    /// What to measure.
+    #[arg(value_enum, required = true)]
+    pub workload: Option<Workload>,
     /// Protocols, separated by commas; every available one if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub protocol: Vec<String>,
@@ -49,7 +53,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Write one JSON document to standard output instead of a table.
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
     /// Send and receive buffers of sockets, in bytes; the system's defaults if not given.
     #[arg(long, value_name = "BYTES")]
@@ -73,41 +77,12 @@ pub struct BenchArgs {
     pub failover: FailoverArgs,
 }
 
-/// A workload, or the list of what there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub enum WorkloadArg {
-    /// Name protocols, workloads and whether they can run here.
+/// What the instrument does besides measuring a workload.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Names protocols, workloads and whether they can run here
+    #[command(after_help = "Example: polyrail bench list --json")]
     List,
-    /// One-way messages; bytes counted at the receiver.
-    Stream,
-    /// Round-trip times, one message at a time.
-    PingPong,
-    /// One-way messages of 64 bytes; messages counted at the receiver.
-    Rate,
-    /// Transactions: connect, one message each way, close.
-    Transact,
-    /// Messages at a fixed rate beside bulk while one link after the other is cut; how late they come.
-    Failover,
-    /// A connected pair without traffic: memory, CPU time, wake-ups.
-    Idle,
-    /// A receiver that stops reading while the sender pushes on: memory, and whether all arrives in the end.
-    Stalled,
-}
-
-impl WorkloadArg {
-    fn workload(self) -> Option<Workload> {
-        Some(match self {
-            Self::List => return None,
-            Self::Stream => Workload::Stream,
-            Self::PingPong => Workload::PingPong,
-            Self::Rate => Workload::Rate,
-            Self::Transact => Workload::Transact,
-            Self::Failover => Workload::Failover,
-            Self::Idle => Workload::Idle,
-            Self::Stalled => Workload::Stalled,
-        })
-    }
 }
 
 /// Where the two measured processes are.
@@ -176,8 +151,8 @@ impl BenchArgs {
 
     /// Checks the arguments; the error is one line for the user.
     pub(crate) fn plan(&self) -> Result<Plan, String> {
-        self.check_meaning()?;
-        let workload = self.workload.workload().ok_or("`list` measures nothing")?;
+        let workload = self.workload.ok_or("which workload?")?;
+        self.check_meaning(workload)?;
         let defaults = workload.defaults();
         let intra = self.placement() == Placement::Intra;
         let links = usize::from(self.links.unwrap_or(if intra { 1 } else { defaults.links }));
@@ -212,18 +187,10 @@ impl BenchArgs {
     }
 
     /// Refuses flags that were given and would change nothing.
-    pub(crate) fn check_meaning(&self) -> Result<(), String> {
-        use WorkloadArg::{Failover, Idle, List, Stalled};
-        let (asked, cuts) = (self.workload, &self.failover);
+    fn check_meaning(&self, asked: Workload) -> Result<(), String> {
+        use Workload::{Failover, Idle, Stalled};
+        let cuts = &self.failover;
         let flags = [
-            ("--protocol", !self.protocol.is_empty(), true),
-            ("--placement", self.placement.is_some(), true),
-            ("--links", self.links.is_some(), true),
-            ("--rate", !self.rate.is_empty(), true),
-            ("--loss", !self.loss.is_empty(), true),
-            ("--wait", self.wait.is_some(), true),
-            ("--repeat", self.repeat.is_some(), true),
-            ("--socket-buffer-max", self.socket_buffer_max.is_some(), true),
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--send", self.send.is_some(), asked != Idle),
             ("--duration", self.duration.is_some(), asked != Failover),
@@ -237,11 +204,8 @@ impl BenchArgs {
             ("--arrivals", cuts.arrivals.is_some(), asked == Failover),
             ("--class", cuts.class.is_some(), asked == Failover),
         ];
-        match flags.iter().find(|(_, given, has_meaning)| *given && (asked == List || !has_meaning)) {
-            Some((flag, ..)) => {
-                let name = self.workload.workload().map_or("list", Workload::name);
-                Err(format!("{flag} changes nothing in {name}: leave it out"))
-            }
+        match flags.iter().find(|(_, given, has_meaning)| *given && !has_meaning) {
+            Some((flag, ..)) => Err(format!("{flag} changes nothing in {}: leave it out", asked.name())),
             None => Ok(()),
         }
     }
@@ -412,12 +376,16 @@ pub(crate) mod tests {
             "stalled --vs a:b",
             "idle --size 64",
             "idle --send slice",
-            "list --links 2",
         ] {
             let flag = line.split_whitespace().nth(1).unwrap();
             let said = refused(line);
             assert!(said.starts_with(flag) && said.lines().count() == 1, "{line}: {said}");
         }
-        assert!(parse("list --json").unwrap().check_meaning().is_ok());
+        assert!(matches!(
+            parse("list --json").unwrap(),
+            BenchArgs { command: Some(BenchCommand::List), json: true, .. }
+        ));
+        assert!(parse("list --links 2").is_err());
+        assert!(parse("").is_err());
     }
 }

@@ -29,7 +29,7 @@ mod wait;
 mod workload;
 
 pub use agent::{AGENT_COMMAND, agent_main};
-pub use args::{BenchArgs, FailoverArgs, FlowClass, Placement, SendKind, WorkloadArg};
+pub use args::{BenchArgs, BenchCommand, FailoverArgs, FlowClass, Placement, SendKind};
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;
 pub use report::{Report, SCHEMA};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent::AGENT_COMMAND;
-use crate::args::{BenchArgs, FlowClass, Placement, Plan, WorkloadArg};
+use crate::args::{BenchArgs, BenchCommand, FlowClass, Placement, Plan};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup};
 use crate::failover::Cut;
@@ -38,12 +38,12 @@ const RECEIVER_NODE: usize = 1;
 
 /// Runs `bench` and gives the exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
 pub fn run(args: BenchArgs) -> i32 {
-    if args.workload == WorkloadArg::List {
-        if let Err(error) = args.check_meaning() {
-            return refuse(args.json, &error);
+    match &args.command {
+        Some(BenchCommand::List) => {
+            let list = crate::report::List::here();
+            return emit(if args.json { list.json() } else { list.table() }, 0);
         }
-        let list = crate::report::List::here();
-        return emit(if args.json { list.json() } else { list.table() }, 0);
+        None => {}
     }
     // Without root, network namespaces need a user namespace first; that replaces the process.
     if args.placement() == Placement::Inter && !rustix::process::geteuid().is_root() && args.plan().is_ok() {

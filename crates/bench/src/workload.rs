@@ -10,6 +10,7 @@ mod transact;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
@@ -23,8 +24,9 @@ pub(crate) use stalled::BLOCKED_NS_MIN;
 pub(crate) use transact::{answer, call};
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
 pub enum Workload {
     /// One-way messages as fast as they go; bytes counted at the receiver.
     Stream,
