@@ -17,7 +17,9 @@ use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Flow, Pipe, Protocol, Transactor};
-use crate::workload::{NOT_DRAINING, Surroundings, Workload, answer, call, play};
+use crate::workload::{
+    NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_incast, play_parallel,
+};
 
 /// The hidden sub-command under which the program must call [`agent_main`].
 pub const AGENT_COMMAND: &str = "bench-agent";
@@ -51,7 +53,7 @@ fn work() -> Result<(), String> {
         Task::Play(job) => job,
     };
     let protocol = protocol::find(&job.protocol).ok_or_else(|| format!("no protocol {}", job.protocol))?;
-    let heard = Heard::default();
+    let heard = Heard::new(&job);
     let (told, orders) = channel();
     let opening = Opening { job: &job, protocol, heard: &heard, orders: told, notes: &mut notes };
     let mut end = opening.end()?;
@@ -80,16 +82,17 @@ fn measure(
 ) -> Result<SideReport, String> {
     wait_for(orders, Order::Go)?;
     let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));
-    let around = Surroundings { drain: &heard.drain, resume: &heard.resume, progress: &mut progress };
+    let around = Surroundings { drain: &heard.drain[0], resume: &heard.resume, progress: &mut progress };
     let report = match end {
         End::Answerer(answerer) => answer(answerer.as_mut(), around),
         End::Caller(caller) => call(job, caller.as_mut(), around),
-        End::Pipes(pipes) => match pipes.as_mut_slice() {
-            [watched, bulk] => {
+        End::Pipes(pipes) => match (job.workload, pipes.as_mut_slice()) {
+            (Workload::Failover, [watched, bulk]) => {
                 return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
             }
-            [pipe] => play(job, pipe.as_mut(), protocol.reliable(), around),
-            _ => return Err("nothing connected".to_owned()),
+            (Workload::Incast, pipes) => play_incast(job, pipes, around),
+            (_, [pipe]) => play(job, pipe.as_mut(), protocol.reliable(), around),
+            (_, pipes) => play_parallel(job, pipes, protocol.reliable(), &heard.drain, around),
         },
     };
     report.map_err(|error| format!("{}: {error}", job.protocol))
@@ -97,13 +100,15 @@ fn measure(
 
 /// Orders that a side looks up in the middle of its work.
 struct Heard {
-    drain: Arc<AtomicU64>,
+    /// One for each flow, one at least.
+    drain: Arc<[AtomicU64]>,
     resume: Arc<AtomicBool>,
 }
 
-impl Default for Heard {
-    fn default() -> Self {
-        Self { drain: Arc::new(AtomicU64::new(NOT_DRAINING)), resume: Arc::default() }
+impl Heard {
+    fn new(job: &Job) -> Self {
+        let drain = (0..job.flows.max(1)).map(|_| AtomicU64::new(NOT_DRAINING)).collect();
+        Self { drain, resume: Arc::default() }
     }
 }
 
@@ -169,9 +174,18 @@ impl Opening<'_> {
         Ok(End::Pipes(pipes))
     }
 
+    /// The conditions of each pipe.
     fn setups(&self) -> Vec<Setup> {
-        let bulk = self.job.beside.as_ref().map(|beside| &beside.bulk);
-        [&self.job.setup].into_iter().chain(bulk).cloned().collect()
+        let (job, setup) = (self.job, &self.job.setup);
+        match (job.workload, job.role) {
+            // What it takes are questions.
+            (Workload::Incast, Role::Sender) => vec![Setup { size: QUESTION_BYTES, ..setup.clone() }],
+            (Workload::Failover, _) => {
+                let bulk = job.beside.as_ref().map(|beside| &beside.bulk);
+                [setup].into_iter().chain(bulk).cloned().collect()
+            }
+            _ => (0..job.flows.max(1)).map(|n| Setup { flow: setup.flow + n, ..setup.clone() }).collect(),
+        }
     }
 
     fn transactor(&self) -> Result<&dyn Transactor, String> {
@@ -207,7 +221,9 @@ fn hear(heard: &Heard, orders: Sender<Order>) {
     std::thread::spawn(move || {
         loop {
             match read_line::<Order>() {
-                Ok(Order::Drain { expected }) => drain.store(expected, Ordering::Relaxed),
+                Ok(Order::Drain { expected }) => {
+                    drain.iter().zip(expected).for_each(|(place, sent)| place.store(sent, Ordering::Relaxed));
+                }
                 Ok(Order::Resume) => resume.store(true, Ordering::Relaxed),
                 // An error of sending means that the main thread has gone on without needing the order.
                 Ok(order) => drop(orders.send(order)),

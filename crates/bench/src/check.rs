@@ -30,15 +30,20 @@ pub(crate) const CONTENTS_BYTES_MIN: usize = HEADER_BYTES + 8;
 /// follow from the number, and the number again.
 pub(crate) fn compose(message: &mut [u8], number: u64, times_ns: [u64; 2]) {
     stamp(message, number);
-    message[8..16].copy_from_slice(&times_ns[0].to_le_bytes());
-    message[16..HEADER_BYTES].copy_from_slice(&times_ns[1].to_le_bytes());
+    stamp_times(message, times_ns);
     let end = message.len() - 8;
     for (word, place) in words(number).zip(message[HEADER_BYTES..end].chunks_mut(8)) {
         place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
     }
 }
 
-/// The two times of a composed message.
+/// Writes the two times of a message, behind its number; it must have [`CONTENTS_BYTES_MIN`] bytes.
+pub(crate) fn stamp_times(message: &mut [u8], times_ns: [u64; 2]) {
+    message[8..16].copy_from_slice(&times_ns[0].to_le_bytes());
+    message[16..HEADER_BYTES].copy_from_slice(&times_ns[1].to_le_bytes());
+}
+
+/// The two times of a message.
 pub(crate) fn times_ns(message: &[u8]) -> Option<[u64; 2]> {
     let at = |from: usize| Some(u64::from_le_bytes(*message.get(from..)?.first_chunk::<8>()?));
     Some([at(8)?, at(16)?])

@@ -11,6 +11,7 @@ use crate::check::CheckCounts;
 use crate::failover::{Judgement, StallSummary};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
+use crate::pace::Pace;
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -51,6 +52,11 @@ pub struct Job {
     pub duration_ns: u64,
     /// Core to pin the measuring thread to.
     pub core: Option<usize>,
+    /// Messages per second to send; none: as many as are taken.
+    #[serde(default)]
+    pub pace: Option<Pace>,
+    /// Flows of this process, side by side.
+    pub flows: u32,
     /// Bytes to send in all, where that ends the work.
     #[serde(default)]
     pub bytes_total: u64,
@@ -93,18 +99,21 @@ pub struct Setup {
     /// Whether each message is to leave at once, because its lateness counts: TCP_NODELAY.
     #[serde(default)]
     pub prompt: bool,
+    /// The flow's number among those that go at the same time: what is found by name needs a name of its own.
+    #[serde(default)]
+    pub flow: u32,
 }
 
 /// A line to a measured process after its job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "order")]
 pub enum Order {
     /// To the sender: begin.
     Go,
     /// To the receiver: no more than `expected` messages will come; report once they are here or silence lasts.
     Drain {
-        /// Number of messages the sender sent in all.
-        expected: u64,
+        /// Number of messages the sender sent in all, for each of its flows.
+        expected: Vec<u64>,
     },
     /// To the receiver of two flows: the same, for each of them.
     DrainFlows {
@@ -185,11 +194,17 @@ pub struct SideReport {
     pub cpu_ns: u64,
     /// Messages sent in all.
     pub sent: u64,
+    /// The same for each flow, where there are several side by side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent_by_flow: Vec<u64>,
     /// What the check of arriving messages says, over the whole run.
     pub counts: CheckCounts,
-    /// Round trips within the window, or lateness in undisturbed time: (ns, how often), by histogram bucket.
+    /// Round trips within the window, or lateness: (ns, how often), by histogram bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rtt_ns: Vec<(u64, u64)>,
+    /// Of `openloop`, the time from sending instead of from when a message was due.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw_ns: Vec<(u64, u64)>,
     /// Of two flows: messages sent in all, the one at a fixed rate first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows_sent: Option<[u64; 2]>,
@@ -211,4 +226,11 @@ pub struct SideReport {
     /// What could not be had: pinning, priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl SideReport {
+    /// Messages sent in all, for each flow.
+    pub(crate) fn sent_each(&self) -> Vec<u64> {
+        if self.sent_by_flow.is_empty() { vec![self.sent] } else { self.sent_by_flow.clone() }
+    }
 }

@@ -20,6 +20,7 @@ mod host;
 mod idle;
 mod memory;
 pub mod netns;
+mod pace;
 mod process;
 pub mod protocol;
 mod report;

@@ -61,11 +61,11 @@ pub trait Protocol: Sync {
         Ok(())
     }
 
-    /// Changes the testbed as the protocol needs it; `receiver` is the receiver's node.
+    /// Changes the testbed as the protocol needs it; `receivers` are the nodes at which anything is received.
     ///
     /// # Errors
     /// The reason why it cannot be used there.
-    fn prepare(&self, _testbed: &Testbed, _receiver: usize) -> Result<(), String> {
+    fn prepare(&self, _testbed: &Testbed, _receivers: &[usize]) -> Result<(), String> {
         Ok(())
     }
 

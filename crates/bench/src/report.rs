@@ -7,18 +7,19 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use crate::args::{FlowClass, Placement, Plan, SendKind};
+use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
+use crate::control::SideReport;
 use crate::failover::Cut;
 use crate::process::core_count;
 use crate::protocol::Protocol;
 use crate::run::Sample;
-use crate::stats::{Spread, paired_ratio};
+use crate::stats::{Ratio, Spread, paired_ratio};
 use crate::wait::WaitMode;
 use crate::workload::{Histogram, Workload};
 
-use document::{CpuPerGb, Document, Latency, RatioRow, Row, Unavailable};
+use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
 pub(crate) use list::List;
 
 /// Name and version of the JSON form.
@@ -32,25 +33,20 @@ pub(crate) struct Case {
     reliable: bool,
     striped: bool,
     carrying_threads: bool,
-    placement: Placement,
-    rates: Vec<Option<u32>>,
-    loss_percent: Vec<f64>,
-    size: usize,
-    wait: WaitMode,
+    environment: Environment,
+    point: Point,
     /// Of `failover`, where the protocol has classes.
     class: Option<FlowClass>,
     /// Where messages are composed in the protocol's memory.
     send: Option<SendKind>,
-    socket_buffer_max: Option<usize>,
 }
 
 impl Case {
     pub(crate) fn new(
         plan: &Plan,
         protocol: &'static dyn Protocol,
-        rates: &[Option<u32>],
-        loss_percent: &[f64],
-        size: usize,
+        environment: &Environment,
+        point: &Point,
     ) -> Self {
         Self {
             workload: plan.workload,
@@ -58,36 +54,46 @@ impl Case {
             reliable: protocol.reliable(),
             striped: protocol.striped(),
             carrying_threads: protocol.has_carrying_threads(),
-            placement: plan.placement,
-            rates: rates.to_vec(),
-            loss_percent: loss_percent.to_vec(),
-            size,
-            wait: plan.wait,
+            environment: environment.clone(),
+            point: point.clone(),
             class: (plan.workload == Workload::Failover && protocol.has_classes())
                 .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
-            socket_buffer_max: plan.socket_buffer_max,
         }
     }
 
     /// The conditions without the protocol: what two rows must share to be compared.
     fn conditions(&self) -> String {
-        let rates: Vec<String> = self.rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
-        let links = match self.placement {
+        let Environment { placement, rates, losses, .. } = &self.environment;
+        let mbit: Vec<String> = rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
+        let links = match placement {
             Placement::Intra => String::new(),
-            Placement::Inter => format!(" {} links {} Mbit/s", self.rates.len(), rates.join(":")),
+            Placement::Inter => format!(" {} links {} Mbit/s", rates.len(), mbit.join(":")),
         };
-        let losses: Vec<String> = self.loss_percent.iter().map(ToString::to_string).collect();
-        let lossy = self.loss_percent.iter().any(|&percent| percent > 0.0);
-        let loss = if lossy { format!(" loss {} %", losses.join(":")) } else { String::new() };
-        let (workload, placement, wait) = (self.workload.name(), self.placement.name(), self.wait.name());
-        format!("{workload} {placement}{links}{loss} {} B {wait}", self.size)
+        let percents: Vec<String> = losses.iter().map(ToString::to_string).collect();
+        let lossy = losses.iter().any(|&percent| percent > 0.0);
+        let loss = if lossy { format!(" loss {} %", percents.join(":")) } else { String::new() };
+        let buffer =
+            self.point.socket_buffer_max.map_or(String::new(), |bytes| format!(" sockets {bytes} B"));
+        let load = match self.point.load.name() {
+            name if name.is_empty() => name,
+            name => format!(" {name}"),
+        };
+        let (workload, placement, wait) = (self.workload.name(), placement.name(), self.point.wait.name());
+        format!("{workload} {placement}{links}{loss} {} B {wait}{buffer}{load}", self.point.size)
+    }
+
+    fn wait(&self) -> WaitMode {
+        self.point.wait
     }
 
     /// What the links it uses can carry, in Mbit/s, if they are throttled.
     fn capacity_mbps(&self) -> Option<f64> {
-        let used = if self.striped { &self.rates[..] } else { &self.rates[..1] };
-        used.iter().map(|rate| rate.map(f64::from)).sum()
+        let rates = &self.environment.rates;
+        let used = if self.striped { &rates[..] } else { &rates[..1] };
+        let one_way: Option<f64> = used.iter().map(|rate| rate.map(f64::from)).sum();
+        let both_ways = matches!(self.point.load, Load::Pairs(count, FlowDirection::Opposite) if count > 1);
+        one_way.map(|mbit| if both_ways { 2.0 * mbit } else { mbit })
     }
 }
 
@@ -115,25 +121,23 @@ impl Series {
 
     fn figure(&self, sample: &Sample) -> Option<f64> {
         match self.case.workload {
-            Workload::Stream => throughput_mbps(sample),
             Workload::Rate => rate_per_s(sample),
-            Workload::PingPong | Workload::Transact => {
-                Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5)
-            }
+            workload if workload.is_one_way() => throughput_mbps(sample),
+            workload if workload.has_latency() => times(workload, sample).quantile_us(0.5),
             Workload::Failover => median_gap_ms(sample),
             Workload::Idle => sample.sender.idle.map(|cost| cost.cpu_percent),
-            Workload::Stalled => None,
+            _ => None,
         }
     }
 
     fn figure_name(&self) -> &'static str {
         match self.case.workload {
-            Workload::Stream => "throughput",
             Workload::Rate => "rate",
-            Workload::PingPong | Workload::Transact => "latency p50",
+            workload if workload.is_one_way() => "throughput",
+            workload if workload.has_latency() => "latency p50",
             Workload::Failover => "gap p50",
             Workload::Idle => "CPU",
-            Workload::Stalled => "",
+            _ => "",
         }
     }
 
@@ -144,13 +148,15 @@ impl Series {
             let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| value(sample)).collect();
             Spread::of(&values)
         };
-        let one_way = matches!(case.workload, Workload::Stream | Workload::Rate);
-        let moves_bytes = one_way || case.workload.checks_contents();
+        let one_way = case.workload.is_one_way();
+        let moves_bytes = one_way || case.workload.checks_contents() || case.workload == Workload::Incast;
+        let environment = &case.environment;
+        let shows_offer = one_way && (!case.reliable || case.workload == Workload::Datagram);
         let samples = || self.samples.iter().map(|(_, sample, _)| sample);
         let sum = |count: &dyn Fn(&Sample) -> u64| samples().map(count).sum::<u64>();
         let mut notes: Vec<String> =
             self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
-        if self.case.carrying_threads && self.case.wait == WaitMode::Spin && core_count() < CARRYING_CORES {
+        if self.case.carrying_threads && self.case.wait() == WaitMode::Spin && core_count() < CARRYING_CORES {
             notes
                 .push("its own threads share the cores with two that spin: see also --wait block".to_owned());
         }
@@ -159,34 +165,37 @@ impl Series {
         Row {
             workload: case.workload,
             protocol: case.protocol,
-            placement: case.placement,
-            links: case.rates.len(),
-            rate_mbit: case.rates.clone(),
-            loss_percent: case.loss_percent.clone(),
-            size: case.size,
-            wait: case.wait,
+            placement: environment.placement,
+            links: environment.rates.len(),
+            rate_mbit: environment.rates.clone(),
+            loss_percent: environment.losses.clone(),
+            size: case.point.size,
+            wait: case.wait(),
+            load: LoadRow::of(case.point.load),
             class: case.class,
             send: case.send,
-            socket_buffer_max: case.socket_buffer_max,
+            socket_buffer_max: case.point.socket_buffer_max,
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
-            offered_mbps: spread(offered_mbps).filter(|_| one_way && !case.reliable),
+            offered_mbps: spread(offered_mbps).filter(|_| shows_offer),
+            sharing: figures::sharing(samples()),
             rate_per_s: match case.workload {
                 workload if workload.times_answers() => spread(round_trips_per_s),
                 _ => spread(rate_per_s).filter(|_| one_way),
             },
-            latency_us: self.latency().filter(|_| case.workload.times_answers()),
+            latency_us: self.latency(|sample| times(case.workload, sample)),
+            raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(samples()),
             calm_lateness_us: figures::calm_lateness(samples()),
             stalls: figures::stalls(samples()),
             idle: figures::idle(samples()),
             blocked_s: spread(figures::blocked_s),
-            sent_before_block_bytes: figures::sent_before_block(samples(), case.size)
+            sent_before_block_bytes: figures::sent_before_block(samples(), case.point.size)
                 .filter(|_| case.workload == Workload::Stalled),
             memory_mib: figures::memory(samples()),
             cpu_s_per_gb: CpuPerGb::of(
-                spread(|sample| cpu_s_per_gb(sample, sample.sender.cpu_ns, sample.sender.window_ns)),
-                spread(|sample| cpu_s_per_gb(sample, sample.receiver.cpu_ns, sample.receiver.window_ns)),
+                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(sender, _)| sender))),
+                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(_, receiver)| receiver))),
             )
             .filter(|_| one_way),
             lost: sum(&|sample| self.checked(sample).lost),
@@ -207,7 +216,7 @@ impl Series {
         for (side, report) in [("sender", &sample.sender), ("receiver", &sample.receiver)] {
             notes.extend(report.notes.iter().map(|note| format!("{side}: {note}")));
             let share = report.cpu_ns as f64 / report.window_ns.max(1) as f64;
-            if self.case.wait == WaitMode::Spin && report.window_ns > 0 && share < CORE_SHARE_MIN {
+            if self.case.wait() == WaitMode::Spin && report.window_ns > 0 && share < CORE_SHARE_MIN {
                 notes
                     .push(format!("{side}: had {:.0} % of a core: other work was in the way", share * 100.0));
             }
@@ -263,12 +272,11 @@ impl Series {
         if self.case.workload.times_answers() { sample.sender.counts } else { received(sample) }
     }
 
-    fn latency(&self) -> Option<Latency> {
-        let histograms: Vec<Histogram> = self
-            .samples
-            .iter()
-            .map(|(_, sample, _)| Histogram::from_buckets(&sample.sender.rtt_ns))
-            .collect();
+    fn latency(&self, times: impl Fn(&Sample) -> Histogram) -> Option<Latency> {
+        if !self.case.workload.has_latency() {
+            return None;
+        }
+        let histograms: Vec<Histogram> = self.samples.iter().map(|(_, sample, _)| times(sample)).collect();
         let spread = |value: &dyn Fn(&Histogram) -> Option<f64>| {
             Spread::of(&histograms.iter().filter_map(value).collect::<Vec<f64>>())
         };
@@ -286,20 +294,19 @@ impl Series {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
         let goodput = crate::stats::median(&values)?;
-        if matches!(self.case.workload, Workload::Stream | Workload::Rate)
-            && self.case.placement == Placement::Inter
+        if (self.case.workload.is_one_way() || self.case.workload == Workload::Incast)
+            && self.case.environment.placement == Placement::Inter
             && self.case.capacity_mbps().is_some_and(|capacity| goodput >= 0.9 * capacity)
         {
             return Some("link");
         }
         // A spinning thread always looks busy; only sleeping ones show what work costs.
         let busy = |sample: &Sample| {
-            let share =
-                |report: &crate::control::SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
-            share(&sample.sender).max(share(&sample.receiver))
+            let share = |report: &SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
+            sample.pairs().map(|(sender, receiver)| share(sender).max(share(receiver))).fold(0.0, f64::max)
         };
         let busy: Vec<f64> = self.samples.iter().map(|(_, sample, _)| busy(sample)).collect();
-        let full = self.case.wait == WaitMode::Block && crate::stats::median(&busy)? >= 0.9;
+        let full = self.case.wait() == WaitMode::Block && crate::stats::median(&busy)? >= 0.9;
         full.then_some("cpu")
     }
 }
@@ -360,13 +367,7 @@ impl Report {
     pub(crate) fn conclude(&mut self, versus: &[(String, String)]) {
         for first in &self.series {
             for second in &self.series {
-                let (a, b) = (first.case.protocol, second.case.protocol);
-                let asked = if versus.is_empty() {
-                    a == "polyrail" && b != a
-                } else {
-                    versus.iter().any(|(x, y)| x == a && y == b)
-                };
-                if asked && first.case.conditions() == second.case.conditions() {
+                if is_asked(&first.case, &second.case, versus) {
                     self.document.ratios.extend(ratio(first, second));
                 }
             }
@@ -422,14 +423,66 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     Some(RatioRow { name, ratio })
 }
 
-/// The receiver's counts, of both flows where there are two.
-fn received(sample: &Sample) -> CheckCounts {
-    sample.receiver.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
+/// Whether the intervals of all ratios, or of all figures where there are no ratios, reach no further than `percent` from
+/// their middles. Never before six repetitions: what fewer say of an interval is not worth stopping for.
+pub(crate) fn is_tight<'a>(
+    series: impl Iterator<Item = &'a Series>,
+    versus: &[(String, String)],
+    percent: f64,
+) -> bool {
+    let series: Vec<&Series> = series.collect();
+    let good = |series: &&Series| series.figures().len() >= REPEAT_MIN;
+    if series.is_empty() || !series.iter().all(|series| good(series) || series.samples.len() >= GIVEN_UP) {
+        return false;
+    }
+    let series: Vec<&Series> = series.into_iter().filter(good).collect();
+    let pairs = series.iter().flat_map(|first| series.iter().map(move |second| (*first, *second)));
+    let mut ratios: Vec<Ratio> = pairs
+        .filter(|(first, second)| is_asked(&first.case, &second.case, versus))
+        .filter_map(|(first, second)| Some(ratio(first, second)?.ratio))
+        .collect();
+    if ratios.is_empty() {
+        let alone = |series: &&Series| {
+            let figures: Vec<(f64, f64)> = series.figures().values().map(|&figure| (figure, 1.0)).collect();
+            paired_ratio(&figures, 1)
+        };
+        ratios = series.iter().filter_map(alone).collect();
+    }
+    let reach = |ratio: &Ratio| (ratio.high - ratio.median).max(ratio.median - ratio.low) / ratio.median;
+    !ratios.is_empty() && ratios.iter().all(|ratio| reach(ratio) <= percent / 100.0)
 }
 
-/// Damage that either side saw.
+/// Fewest repetitions whose interval says something.
+const REPEAT_MIN: usize = 6;
+/// Repetitions after which a protocol that still fails is not waited for.
+const GIVEN_UP: usize = 12;
+
+/// Whether a ratio of these two is to be reported: one that was asked for, or Polyrail's to another one.
+fn is_asked(first: &Case, second: &Case, versus: &[(String, String)]) -> bool {
+    let (a, b) = (first.protocol, second.protocol);
+    let asked = if versus.is_empty() {
+        a == "polyrail" && b != a
+    } else {
+        versus.iter().any(|(x, y)| x == a && y == b)
+    };
+    asked && first.conditions() == second.conditions()
+}
+
+/// The times that a workload is about.
+fn times(workload: Workload, sample: &Sample) -> Histogram {
+    let report = if workload.times_answers() { &sample.sender } else { &sample.receiver };
+    Histogram::from_buckets(&report.rtt_ns)
+}
+
+/// The receivers' counts, of both flows where there are two.
+fn received(sample: &Sample) -> CheckCounts {
+    let counts = sample.pairs().map(|(_, receiver)| receiver.counts);
+    counts.fold(sample.receiver.bulk_counts.unwrap_or_default(), CheckCounts::plus)
+}
+
+/// Damage that any side saw.
 fn damaged(sample: &Sample) -> u64 {
-    sample.sender.counts.damaged + received(sample).damaged
+    sample.pairs().map(|(sender, _)| sender.counts.damaged).sum::<u64>() + received(sample).damaged
 }
 
 fn median_gap_ms(sample: &Sample) -> Option<f64> {
@@ -438,15 +491,25 @@ fn median_gap_ms(sample: &Sample) -> Option<f64> {
 }
 
 fn throughput_mbps(sample: &Sample) -> Option<f64> {
-    per_second(sample.receiver.bytes as f64 * 8e-6, sample.receiver.window_ns)
+    sum(sample.pairs().map(|(_, receiver)| mbps(receiver)))
 }
 
 fn offered_mbps(sample: &Sample) -> Option<f64> {
-    per_second(sample.sender.bytes as f64 * 8e-6, sample.sender.window_ns)
+    sum(sample.pairs().map(|(sender, _)| mbps(sender)))
+}
+
+/// What one side counted in its window, in Mbit/s.
+fn mbps(report: &SideReport) -> Option<f64> {
+    per_second(report.bytes as f64 * 8e-6, report.window_ns)
+}
+
+/// All of them, if each is there.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.sum()
 }
 
 fn rate_per_s(sample: &Sample) -> Option<f64> {
-    per_second(sample.receiver.messages as f64, sample.receiver.window_ns)
+    sum(sample.pairs().map(|(_, receiver)| per_second(receiver.messages as f64, receiver.window_ns)))
 }
 
 fn round_trips_per_s(sample: &Sample) -> Option<f64> {
@@ -457,11 +520,13 @@ fn per_second(value: f64, window_ns: u64) -> Option<f64> {
     (window_ns > 0).then(|| value * 1e9 / window_ns as f64)
 }
 
-/// CPU time of one side per gigabyte that arrived; the two windows are of equal length but not the same, so the CPU
-/// time is taken as a share of its own window.
-fn cpu_s_per_gb(sample: &Sample, cpu_ns: u64, window_ns: u64) -> Option<f64> {
+/// CPU time of one side per gigabyte that arrived; the windows are of equal length but not the same, so the CPU time is
+/// taken as a share of its own window.
+fn cpu_s_per_gb<'a>(sample: &Sample, sides: impl Iterator<Item = &'a SideReport>) -> Option<f64> {
     let gb_per_s = throughput_mbps(sample)? / 8e3;
-    (window_ns > 0 && gb_per_s > 0.0).then(|| cpu_ns as f64 / window_ns as f64 / gb_per_s)
+    let cores =
+        sum(sides.map(|side| (side.window_ns > 0).then(|| side.cpu_ns as f64 / side.window_ns as f64)))?;
+    (gb_per_s > 0.0).then(|| cores / gb_per_s)
 }
 
 #[cfg(test)]

@@ -14,16 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent::AGENT_COMMAND;
-use crate::args::{BenchArgs, BenchCommand, FlowClass, Placement, Plan};
+use crate::args::{
+    BenchArgs, BenchCommand, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
+};
 use crate::check::MESSAGE_BYTES_MIN;
-use crate::control::{Beside, Job, Role, Setup};
+use crate::control::{Beside, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
+use crate::pace::Pace;
 use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
-use crate::report::{Case, Report, Series};
+use crate::report::{Case, Report, Series, is_tight};
 use crate::workload::Workload;
 
+use conduct::Part;
 use live::Live;
 pub(crate) use pair::Sample;
 
@@ -46,7 +50,8 @@ pub fn run(args: BenchArgs) -> i32 {
         None => {}
     }
     // Without root, network namespaces need a user namespace first; that replaces the process.
-    if args.placement() == Placement::Inter && !rustix::process::geteuid().is_root() && args.plan().is_ok() {
+    let needs_root = args.plan().is_ok_and(|plan| plan.needs_testbed());
+    if needs_root && !rustix::process::geteuid().is_root() {
         let error = reexecute_unprivileged();
         return finish(&args, &Report::failed(error.to_string()));
     }
@@ -148,53 +153,42 @@ impl Run<'_> {
                 false
             }
         });
-        if self.plan.placement == Placement::Intra {
-            return self.sizes(None, &[None], &[0.0]);
-        }
-        for rates in &self.plan.rates {
-            for losses in &self.plan.losses {
-                let testbed = self.testbed(rates, losses).map_err(|error| error.to_string())?;
-                let measured = self.sizes(Some(&testbed), rates, losses);
-                let removed = testbed.down().map_err(|error| error.to_string());
-                measured.and(removed)?;
+        for environment in &self.plan.environments {
+            if environment.placement == Placement::Intra {
+                self.points(None, environment)?;
+                continue;
             }
+            let testbed = testbed(environment).map_err(|error| error.to_string())?;
+            let measured = self.points(Some(&testbed), environment);
+            let removed = testbed.down().map_err(|error| error.to_string());
+            measured.and(removed)?;
         }
         Ok(())
     }
 
-    fn testbed(&self, rates: &[Option<u32>], losses: &[f64]) -> Result<Testbed, NetnsError> {
-        // With large segments passing whole, a "lost packet" would be 64 KiB. Every link is then like that: two that
-        // differ in this would differ in more than their loss.
-        let gso = losses.iter().all(|&loss_percent| loss_percent == 0.0);
-        let link =
-            |(&rate_mbit, &loss_percent)| LinkSpec { rate_mbit, loss_percent, gso, ..LinkSpec::default() };
-        let name = format!("bench-{}", std::process::id());
-        Testbed::create(Spec::pair(name, rates.iter().zip(losses).map(link).collect()))
-    }
-
-    fn sizes(
-        &mut self,
-        testbed: Option<&Testbed>,
-        rates: &[Option<u32>],
-        losses: &[f64],
-    ) -> Result<(), String> {
+    fn points(&mut self, testbed: Option<&Testbed>, environment: &Environment) -> Result<(), String> {
+        let opposite = |point: &Point| matches!(point.load, Load::Pairs(2.., FlowDirection::Opposite));
+        let both = self.plan.points.iter().any(opposite);
+        let receivers = if both { &[RECEIVER_NODE, SENDER_NODE][..] } else { &[RECEIVER_NODE] };
         let mut ready = Vec::new();
         for &protocol in &self.protocols {
-            match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, RECEIVER_NODE)) {
+            match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, receivers)) {
                 Ok(()) => ready.push(protocol),
                 Err(reason) => self.report.add_unavailable(protocol.name(), reason),
             }
         }
-        for &size in &self.plan.sizes {
+        for point in &self.plan.points {
             let mut series = Vec::new();
             for &protocol in &ready {
-                match suits(protocol, self.plan, size) {
-                    Ok(()) => series
-                        .push((protocol, Series::new(Case::new(self.plan, protocol, rates, losses, size)))),
+                match suits(protocol, self.plan.workload, environment.placement, point) {
+                    Ok(()) => {
+                        let case = Case::new(self.plan, protocol, environment, point);
+                        series.push((protocol, Series::new(case)));
+                    }
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
                 }
             }
-            let finished = self.repetitions(testbed, size, &mut series);
+            let finished = self.repetitions(testbed, point, &mut series);
             // What was measured until an interruption is kept.
             series.into_iter().for_each(|(_, series)| self.report.add(series));
             finished?;
@@ -205,7 +199,7 @@ impl Run<'_> {
     fn repetitions(
         &mut self,
         testbed: Option<&Testbed>,
-        size: usize,
+        point: &Point,
         series: &mut [(&'static dyn Protocol, Series)],
     ) -> Result<(), String> {
         let mut order: Vec<usize> = (0..series.len()).collect();
@@ -220,54 +214,92 @@ impl Run<'_> {
                     return Err("interrupted".to_owned());
                 }
                 let calibration = pair::pulse(command(None, 0)?)?;
-                let title = format!(
-                    "{}/{} {} {} {size} B",
-                    repetition + 1,
-                    self.plan.repeat,
-                    self.plan.workload.name(),
-                    protocol.name()
-                );
-                let mut live = Live::new(title);
-                let sample = self.one(testbed, *protocol, size, &mut live)?;
+                let mut live = Live::new(self.title(repetition, *protocol, point));
+                let sample = self.one(testbed, *protocol, point, &mut live)?;
                 live.end(&sample, self.plan.workload);
                 series.add(repetition, sample, calibration);
             }
+            if let Some(percent) = self.plan.tight_percent
+                && is_tight(series.iter().map(|(_, series)| series), &self.plan.versus, percent)
+            {
+                break;
+            }
         }
         Ok(())
+    }
+
+    fn title(&self, repetition: u32, protocol: &dyn Protocol, point: &Point) -> String {
+        let (count, workload) = (self.plan.repeat, self.plan.workload.name());
+        let load = point.load.name();
+        let title =
+            format!("{}/{count} {workload} {} {} B {load}", repetition + 1, protocol.name(), point.size);
+        title.trim_end().to_owned()
     }
 
     fn one(
         &self,
         testbed: Option<&Testbed>,
         protocol: &dyn Protocol,
-        size: usize,
+        point: &Point,
         live: &mut Live,
     ) -> Result<Sample, String> {
-        let receiver_job = self.job(testbed, protocol, Role::Receiver, size);
-        let sender_job = self.job(testbed, protocol, Role::Sender, size);
-        let receiver = (command(testbed, RECEIVER_NODE)?, &receiver_job);
-        let sender = (command(testbed, SENDER_NODE)?, &sender_job);
-        Ok(match (testbed, self.plan.workload) {
-            (Some(testbed), Workload::Failover) => {
+        let crew = |flow: u32, sender_node: usize, receiver_node: usize| -> Result<[Part; 2], String> {
+            let receiver = self.job(testbed, protocol, Role::Receiver, receiver_node, point, flow);
+            let sender = self.job(testbed, protocol, Role::Sender, sender_node, point, flow);
+            Ok([(command(testbed, receiver_node)?, receiver), (command(testbed, sender_node)?, sender)])
+        };
+        let mut watch = |report: &SideReport| live.show(report);
+        Ok(match (testbed, self.plan.workload, point.load) {
+            (Some(testbed), Workload::Failover, _) => {
+                let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 let mut told = |number: usize, cut: &Cut| live.cut(number, cut);
                 conduct::failover(receiver, sender, testbed, &self.plan.failover, &self.stop, &mut told)
             }
-            _ => conduct::conduct(receiver, sender, &self.stop, &mut |report| live.show(report)),
+            (_, _, Load::Pairs(count, direction)) => {
+                let crews = (0..count).map(|flow| match direction {
+                    FlowDirection::Opposite if flow % 2 == 1 => crew(flow, RECEIVER_NODE, SENDER_NODE),
+                    _ => crew(flow, SENDER_NODE, RECEIVER_NODE),
+                });
+                conduct::side_by_side(crews.collect::<Result<_, _>>()?, &self.stop, &mut watch)
+            }
+            (_, _, Load::Senders(count)) => {
+                let [receiver, first] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
+                let further = (1..count).map(|flow| {
+                    let [_, sender] = crew(flow, sender_node(flow), RECEIVER_NODE)?;
+                    Ok(sender)
+                });
+                let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
+                conduct::incast(receiver, senders, &self.stop, &mut watch)
+            }
+            _ => {
+                let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
+                conduct::conduct(receiver, sender, &self.stop, &mut watch)
+            }
         })
     }
 
-    fn job(&self, testbed: Option<&Testbed>, protocol: &dyn Protocol, role: Role, size: usize) -> Job {
+    fn job(
+        &self,
+        testbed: Option<&Testbed>,
+        protocol: &dyn Protocol,
+        role: Role,
+        node: usize,
+        point: &Point,
+        flow: u32,
+    ) -> Job {
         let plan = self.plan;
-        let (node, core) = match role {
-            Role::Sender => (SENDER_NODE, SENDER_CORE),
-            Role::Receiver => (RECEIVER_NODE, RECEIVER_CORE),
+        let core = match role {
+            Role::Sender => SENDER_CORE,
+            Role::Receiver => RECEIVER_CORE,
         };
-        let setup = self.setup(testbed, node, size);
+        let setup = Setup { flow, ..self.setup(testbed, node, point) };
         let beside = (plan.workload == Workload::Failover).then(|| Beside {
-            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, ..setup.clone() },
+            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, flow: 1, ..setup.clone() },
             arrivals_per_s: plan.failover.arrivals_per_s,
             cores: (0..core_count()).collect(),
         });
+        // Several threads on one core would wait for each other while the next core sleeps.
+        let crowded = beside.is_some() || point.load.threads() > 2;
         Job {
             role,
             protocol: protocol.name().to_owned(),
@@ -275,40 +307,70 @@ impl Run<'_> {
             setup,
             warmup_ns: plan.warmup_ns,
             duration_ns: plan.duration_ns,
-            // Several threads on one core would wait for each other while the next core sleeps.
-            core: (core < core_count() && beside.is_none()).then_some(core),
+            core: (core < core_count() && !crowded).then_some(core),
             bytes_total: plan.bytes,
+            pace: match point.load {
+                Load::Offered(mbit) if mbit > 0 => Some(Pace::of_mbit(mbit, point.size)),
+                Load::Arrivals(per_s) => Some(Pace::per_second(per_s)),
+                _ => None,
+            },
+            flows: match point.load {
+                Load::Streams(count) | Load::Senders(count) => count,
+                _ => 1,
+            },
             beside,
         }
     }
 
-    fn setup(&self, testbed: Option<&Testbed>, node: usize, size: usize) -> Setup {
+    fn setup(&self, testbed: Option<&Testbed>, node: usize, point: &Point) -> Setup {
         let links = testbed.map_or(0, |testbed| testbed.spec().links.len());
         let local = match testbed {
             Some(testbed) => (0..links).map(|link| testbed.address(node, link)).collect(),
             None => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         };
+        let workload = self.plan.workload;
         Setup {
-            size,
-            wait: self.plan.wait,
+            size: point.size,
+            wait: point.wait,
             local,
             devices: (0..links).map(device).collect(),
-            socket_buffer_max: self.plan.socket_buffer_max,
+            socket_buffer_max: point.socket_buffer_max,
             send: self.plan.send,
-            both_ways: self.plan.workload == Workload::PingPong,
+            both_ways: matches!(workload, Workload::PingPong | Workload::Incast),
             class: self.plan.failover.class,
-            prompt: self.plan.workload == Workload::Failover,
+            prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
+            flow: 0,
         }
     }
 }
 
+/// The node of a further sender: all but the receiver's.
+fn sender_node(flow: u32) -> usize {
+    1 + flow as usize
+}
+
+fn testbed(environment: &Environment) -> Result<Testbed, NetnsError> {
+    // With large segments passing whole, a "lost packet" would be 64 KiB. Every link is then like that: two that
+    // differ in this would differ in more than their loss.
+    let gso = environment.losses.iter().all(|&loss_percent| loss_percent == 0.0);
+    let link = |(&rate_mbit, &loss_percent)| LinkSpec { rate_mbit, loss_percent, gso, ..LinkSpec::default() };
+    let name = format!("bench-{}", std::process::id());
+    let links = environment.rates.iter().zip(&environment.losses).map(link).collect();
+    Testbed::create(Spec { nodes: environment.nodes, ..Spec::pair(name, links) })
+}
+
 /// Whether a protocol can do this at all, or the reason why not.
-fn suits(protocol: &dyn Protocol, plan: &Plan, size: usize) -> Result<(), String> {
-    let workload = plan.workload;
+fn suits(
+    protocol: &dyn Protocol,
+    workload: Workload,
+    placement: Placement,
+    point: &Point,
+) -> Result<(), String> {
+    let size = point.size;
     if size < MESSAGE_BYTES_MIN {
         return Err(format!("messages of {size} bytes cannot carry their number"));
     }
-    if plan.placement == Placement::Inter && protocol.reach() == Reach::Machine {
+    if placement == Placement::Inter && protocol.reach() == Reach::Machine {
         return Err("does not leave its machine: see --placement intra".to_owned());
     }
     if workload == Workload::Failover && !protocol.striped() {
@@ -317,7 +379,7 @@ fn suits(protocol: &dyn Protocol, plan: &Plan, size: usize) -> Result<(), String
     if workload == Workload::Transact && protocol.transactor().is_none() {
         return Err("makes no connections, which transact is about".to_owned());
     }
-    if workload.checks_contents() && !protocol.reliable() {
+    if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
     }
     protocol.supports(workload, size)

@@ -2,6 +2,9 @@
 
 mod histogram;
 mod idle;
+mod incast;
+mod openloop;
+mod parallel;
 mod pingpong;
 mod stalled;
 mod stream;
@@ -20,6 +23,8 @@ use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
 pub(crate) use histogram::Histogram;
+pub(crate) use incast::QUESTION_BYTES;
+pub(crate) use parallel::{play_incast, play_parallel};
 pub(crate) use stalled::BLOCKED_NS_MIN;
 pub(crate) use transact::{answer, call};
 
@@ -36,6 +41,18 @@ pub enum Workload {
     Rate,
     /// Connect, one message each way, close; the next after that.
     Transact,
+    /// Messages offered at a rate, and what of it is received.
+    Datagram,
+    /// Message length against socket buffer: one-way messages as fast as they go.
+    Buffer,
+    /// Several pairs of processes on one link, in the same and in opposite directions.
+    Share,
+    /// One-way messages over one link, two, and so on.
+    Links,
+    /// Many senders that answer one receiver at once; how long it takes until all answers are there.
+    Incast,
+    /// Messages that arrive at a fixed rate; how long after that they are received.
+    OpenLoop,
     /// A flow at a fixed rate beside bulk while links are cut; how late its messages come.
     Failover,
     /// A connected pair without traffic: memory, CPU time and wake-ups.
@@ -49,7 +66,7 @@ pub enum Workload {
 pub(crate) struct Defaults {
     pub(crate) links: u8,
     pub(crate) rate: &'static str,
-    pub(crate) size: usize,
+    pub(crate) sizes: &'static [&'static str],
     pub(crate) wait: WaitMode,
     pub(crate) warmup_s: f64,
     pub(crate) duration_s: f64,
@@ -64,6 +81,12 @@ impl Workload {
             Self::PingPong => "pingpong",
             Self::Rate => "rate",
             Self::Transact => "transact",
+            Self::Datagram => "datagram",
+            Self::Buffer => "buffer",
+            Self::Share => "share",
+            Self::Links => "links",
+            Self::Incast => "incast",
+            Self::OpenLoop => "openloop",
             Self::Failover => "failover",
             Self::Idle => "idle",
             Self::Stalled => "stalled",
@@ -71,8 +94,8 @@ impl Workload {
     }
 
     /// Every workload.
-    pub fn all() -> [Self; 7] {
-        [Self::Stream, Self::PingPong, Self::Rate, Self::Transact, Self::Failover, Self::Idle, Self::Stalled]
+    pub fn all() -> &'static [Self] {
+        Self::value_variants()
     }
 
     /// What holds where the command line says nothing.
@@ -80,29 +103,57 @@ impl Workload {
         let fast = Defaults {
             links: 1,
             rate: "0",
-            size: 64,
+            sizes: &["64"],
             wait: WaitMode::Spin,
             warmup_s: 0.3,
             duration_s: 1.0,
             repeat: 5,
         };
         // Where several threads share a core, or none may work at all, spinning would measure the spinning.
-        let calm = Defaults { wait: WaitMode::Block, repeat: 1, ..fast };
+        let calm = Defaults { wait: WaitMode::Block, ..fast };
+        let (large, gigabit) = (&["128K"], "1000");
         match self {
-            Self::Stream => Defaults { size: 128 * 1024, ..fast },
-            Self::PingPong | Self::Rate => fast,
-            Self::Transact => Defaults { size: 128, ..fast },
-            Self::Failover => Defaults { links: 2, rate: "1000", size: 4096, warmup_s: 1.0, ..calm },
-            Self::Idle => {
-                Defaults { links: 2, rate: "1000", warmup_s: 3.0, duration_s: 10.0, repeat: 3, ..calm }
+            Self::Stream => Defaults { sizes: large, ..fast },
+            Self::PingPong | Self::Rate | Self::OpenLoop => fast,
+            Self::Transact => Defaults { sizes: &["128"], ..fast },
+            Self::Datagram => Defaults { sizes: &["1400"], ..fast },
+            Self::Buffer => Defaults { sizes: &["1K..16K"], duration_s: 0.5, repeat: 3, ..calm },
+            Self::Share => Defaults { rate: gigabit, sizes: large, ..calm },
+            Self::Links => Defaults { links: 4, rate: gigabit, sizes: large, ..calm },
+            Self::Incast => Defaults { rate: gigabit, sizes: &["64K"], ..calm },
+            Self::Failover => {
+                Defaults { links: 2, rate: gigabit, sizes: &["4K"], warmup_s: 1.0, repeat: 1, ..calm }
             }
-            Self::Stalled => Defaults { size: 128 * 1024, warmup_s: 0.0, duration_s: 2.0, ..calm },
+            Self::Idle => {
+                Defaults { links: 2, rate: gigabit, warmup_s: 3.0, duration_s: 10.0, repeat: 3, ..calm }
+            }
+            Self::Stalled => Defaults { sizes: large, warmup_s: 0.0, duration_s: 2.0, repeat: 1, ..calm },
         }
+    }
+
+    /// Whether messages go one way, and what arrives within the window is what it is about.
+    pub(crate) fn is_one_way(self) -> bool {
+        matches!(self, Self::Stream | Self::Rate | Self::Datagram | Self::Buffer | Self::Share | Self::Links)
     }
 
     /// Whether the time from a question to its answer is what it is about.
     pub(crate) fn times_answers(self) -> bool {
         matches!(self, Self::PingPong | Self::Transact)
+    }
+
+    /// Whether times of single messages are what it is about.
+    pub(crate) fn has_latency(self) -> bool {
+        self.times_answers() || matches!(self, Self::OpenLoop | Self::Incast)
+    }
+
+    /// Whether it is nothing without links.
+    pub(crate) fn needs_links(self) -> bool {
+        matches!(self, Self::Failover | Self::Idle | Self::Links | Self::Incast)
+    }
+
+    /// Whether messages say when they were due and when they were sent.
+    pub(crate) fn carries_times(self) -> bool {
+        self == Self::OpenLoop || self.checks_contents()
     }
 
     /// Whether the receiver compares every byte that arrives.
@@ -164,17 +215,17 @@ pub(crate) fn play(
     around: Surroundings,
 ) -> io::Result<SideReport> {
     match (job.workload, job.role) {
-        (Workload::Stream | Workload::Rate, Role::Sender) => stream::send(job, pipe, around),
-        (Workload::Stream | Workload::Rate, Role::Receiver) => stream::receive(job, pipe, reliable, around),
+        (Workload::OpenLoop, Role::Receiver) => openloop::receive(job, pipe, reliable, around),
+        (Workload::OpenLoop, Role::Sender) => stream::send(job, pipe, around),
+        (workload, Role::Sender) if workload.is_one_way() => stream::send(job, pipe, around),
+        (workload, Role::Receiver) if workload.is_one_way() => stream::receive(job, pipe, reliable, around),
         (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
         (Workload::Stalled, Role::Sender) => stalled::push(job, pipe, around),
         (Workload::Stalled, Role::Receiver) => stalled::take(job, pipe, around),
         (Workload::Idle, Role::Sender) => idle::send(job, pipe),
         (Workload::Idle, Role::Receiver) => idle::receive(job, pipe),
-        (Workload::Failover | Workload::Transact, _) => {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "not played over a single pipe"))
-        }
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "not played over a single pipe")),
     }
 }
 
@@ -196,6 +247,9 @@ pub(crate) struct Mark {
 }
 
 const PROGRESS_EVERY_NS: u64 = 250_000_000;
+
+/// Silence after which what an unreliable protocol still misses will not come.
+const LOST_AFTER_NS: u64 = 400_000_000;
 
 /// Silence after which a reliable protocol has failed: several of TCP's doubling timeouts in a row fit in.
 pub(crate) const FAILED_AFTER_NS: u64 = 6_000_000_000;

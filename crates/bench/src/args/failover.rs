@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::seconds;
+use super::values::seconds;
 use crate::failover::Kind;
 
 /// How links are cut in failover.
@@ -22,9 +22,6 @@ pub struct FailoverArgs {
     /// From a link's return until the next cut, in seconds, give or take a tenth; 2.2 if not given.
     #[arg(long, value_name = "S")]
     pub pause: Option<f64>,
-    /// Messages of the watched flow per second; 10000 if not given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub arrivals: Option<u64>,
     /// Class of the watched flow, where a protocol has classes; normal if not given. The bulk is of class bulk.
     #[arg(long, value_enum)]
     pub class: Option<FlowClass>,
@@ -55,7 +52,11 @@ pub(crate) struct FailoverPlan {
 }
 
 impl FailoverArgs {
-    pub(super) fn plan(&self) -> Result<FailoverPlan, String> {
+    /// `arrivals`: messages of the watched flow per second, as given.
+    pub(super) fn plan(&self, arrivals: &[u64]) -> Result<FailoverPlan, String> {
+        if arrivals.len() > 1 {
+            return Err("--arrivals: failover takes one rate, not several".to_owned());
+        }
         let kinds =
             if self.kind.is_empty() { vec![Kind::Carrier, Kind::Blackhole] } else { self.kind.clone() };
         Ok(FailoverPlan {
@@ -63,7 +64,7 @@ impl FailoverArgs {
             kinds,
             outage_ns: seconds("--outage", self.outage.unwrap_or(0.3), 0.01)?,
             pause_ns: seconds("--pause", self.pause.unwrap_or(2.2), 0.1)?,
-            arrivals_per_s: self.arrivals.unwrap_or(10_000),
+            arrivals_per_s: arrivals.first().copied().unwrap_or(10_000),
             class: self.class.unwrap_or_default(),
         })
     }

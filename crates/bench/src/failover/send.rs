@@ -8,8 +8,8 @@ use super::{Scene, last_words};
 use crate::check::compose;
 use crate::clock::{machine_ns, now_ns};
 use crate::control::{Event, Job, Order, SideReport};
+use crate::pace::{Pace, wait_until};
 use crate::protocol::Pipe;
-use crate::wait::WaitMode;
 
 /// How long a message half sent may take to be finished once the end was ordered.
 const FINISH_NS: u64 = 3_000_000_000;
@@ -24,7 +24,7 @@ pub(super) fn send(
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let flows = [
-            scope.spawn(|| at_a_rate(scheduled, job, beside.arrivals_per_s, &ended)),
+            scope.spawn(|| at_a_rate(scheduled, job, Pace::per_second(beside.arrivals_per_s), &ended)),
             scope.spawn(|| as_fast_as_it_goes(bulk, beside.bulk.size, &ended)),
         ];
         while flows.iter().all(|flow| !flow.is_finished()) {
@@ -47,12 +47,12 @@ pub(super) fn send(
 
 /// Sends message after message when it is due; what the protocol holds up is sent as soon as that ends, with the time
 /// at which it was due. Gives how many were sent.
-fn at_a_rate(pipe: &mut dyn Pipe, job: &Job, arrivals_per_s: u64, ended: &AtomicBool) -> io::Result<u64> {
+fn at_a_rate(pipe: &mut dyn Pipe, job: &Job, pace: Pace, ended: &AtomicBool) -> io::Result<u64> {
     let mut message = vec![0; job.setup.size];
     let start_ns = machine_ns();
     for number in 0_u64.. {
-        let due_ns = due_ns(start_ns, number, arrivals_per_s);
-        sleep_until(due_ns, job.setup.wait);
+        let due_ns = pace.due_ns(start_ns, number);
+        wait_until(due_ns, job.setup.wait, u64::MAX);
         if ended.load(Ordering::Relaxed) {
             return Ok(number);
         }
@@ -92,25 +92,6 @@ fn hand_over(pipe: &mut dyn Pipe, message: &[u8], ended: &AtomicBool) -> io::Res
     Ok(true)
 }
 
-/// When message `number` is due. Counted from the start each time: rounded steps would add up.
-fn due_ns(start_ns: u64, number: u64, arrivals_per_s: u64) -> u64 {
-    let (seconds, rest) = (number / arrivals_per_s, number % arrivals_per_s);
-    start_ns + seconds * 1_000_000_000 + rest * 1_000_000_000 / arrivals_per_s
-}
-
-fn sleep_until(due_ns: u64, wait: WaitMode) {
-    loop {
-        let now = machine_ns();
-        if now >= due_ns {
-            return;
-        }
-        match wait {
-            WaitMode::Spin => std::hint::spin_loop(),
-            WaitMode::Adaptive | WaitMode::Block => std::thread::sleep(Duration::from_nanos(due_ns - now)),
-        }
-    }
-}
-
 /// Bytes that left over each device; 0 where that cannot be read.
 fn carried(devices: &[String]) -> Vec<u64> {
     let read = |device: &String| {
@@ -123,14 +104,6 @@ fn carried(devices: &[String]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_schedule_neither_drifts_nor_overflows() {
-        assert_eq!(due_ns(7, 0, 3), 7);
-        assert_eq!(due_ns(0, 1, 3), 333_333_333);
-        assert_eq!(due_ns(0, 3_000_000, 3), 1_000_000_000_000_000);
-        assert_eq!(due_ns(0, 86_400 * 365 * 1_000_000, 1_000_000), 86_400 * 365 * 1_000_000_000);
-    }
 
     /// Takes nothing for a number of tries each time, and keeps what it took.
     struct Sluggish {
@@ -161,7 +134,7 @@ mod tests {
         let mut pipe = Sluggish { tries: 0, refusals: 3, taken: Vec::new() };
         let ended = AtomicBool::new(false);
         let sent = std::thread::scope(|scope| {
-            let flow = scope.spawn(|| at_a_rate(&mut pipe, &job, 100_000, &ended));
+            let flow = scope.spawn(|| at_a_rate(&mut pipe, &job, Pace::per_second(100_000), &ended));
             let start_ns = now_ns();
             while now_ns() - start_ns < 5_000_000 {
                 std::thread::yield_now();

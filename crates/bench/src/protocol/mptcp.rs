@@ -45,16 +45,18 @@ impl Protocol for Mptcp {
         stream_socket::probe(OPTIONS)
     }
 
-    fn prepare(&self, testbed: &Testbed, receiver: usize) -> Result<(), String> {
+    fn prepare(&self, testbed: &Testbed, receivers: &[usize]) -> Result<(), String> {
         let limits: &[&str] = &["mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8"];
         for node in 0..testbed.spec().nodes {
             ip(testbed, node, limits)?;
             ip(testbed, node, &["mptcp", "endpoint", "flush"])?;
         }
-        for link in 1..testbed.spec().links.len() {
-            let address = testbed.address(receiver, link).to_string();
-            let endpoint = ["mptcp", "endpoint", "add", &address, "dev", &device(link), "signal"];
-            ip(testbed, receiver, &endpoint)?;
+        for &receiver in receivers {
+            for link in 1..testbed.spec().links.len() {
+                let address = testbed.address(receiver, link).to_string();
+                let endpoint = ["mptcp", "endpoint", "add", &address, "dev", &device(link), "signal"];
+                ip(testbed, receiver, &endpoint)?;
+            }
         }
         Ok(())
     }

@@ -38,11 +38,11 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver")?, setup, 0)?))
+        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver")?, setup)?))
     }
 
     fn connect(&self, setup: &Setup, _address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let pipe = PolyrailPipe::open(&embed(setup, "sender")?, setup, 0)?;
+        let pipe = PolyrailPipe::open(&embed(setup, "sender")?, setup)?;
         pipe.find(timeout)?;
         Ok(Box::new(pipe))
     }
@@ -50,21 +50,20 @@ impl Protocol for Polyrail {
     fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
         let Some(first) = setups.first() else { return Ok(Vec::new()) };
         let node = embed(first, "receiver")?;
-        let listen = |(setup, instance)| -> io::Result<Box<dyn Listener>> {
-            Ok(Box::new(PolyrailListener::open(&node, setup, instance)?))
-        };
-        setups.iter().zip(0..).map(listen).collect()
+        let listen =
+            |setup| -> io::Result<Box<dyn Listener>> { Ok(Box::new(PolyrailListener::open(&node, setup)?)) };
+        setups.iter().map(listen).collect()
     }
 
     fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
         let Some(first) = flows.first() else { return Ok(Vec::new()) };
         let node = embed(first.setup, "sender")?;
-        let connect = |(flow, instance): (&Flow, u32)| -> io::Result<Box<dyn Pipe>> {
-            let pipe = PolyrailPipe::open(&node, flow.setup, instance)?;
+        let connect = |flow: &Flow| -> io::Result<Box<dyn Pipe>> {
+            let pipe = PolyrailPipe::open(&node, flow.setup)?;
             pipe.find(timeout)?;
             Ok(Box::new(pipe))
         };
-        flows.iter().zip(0..).map(connect).collect()
+        flows.iter().map(connect).collect()
     }
 
     fn composes(&self) -> bool {
@@ -96,9 +95,9 @@ struct PolyrailListener {
 }
 
 impl PolyrailListener {
-    fn open(node: &Arc<Node>, setup: &Setup, instance: u32) -> io::Result<Self> {
-        let pipe = PolyrailPipe::open(node, setup, instance)?;
-        let range = ServiceRange::new(SERVICE_TYPE, instance, instance);
+    fn open(node: &Arc<Node>, setup: &Setup) -> io::Result<Self> {
+        let pipe = PolyrailPipe::open(node, setup)?;
+        let range = ServiceRange::new(SERVICE_TYPE, setup.flow, setup.flow);
         pipe.port.bind(range, Scope::Cluster).map_err(io::Error::other)?;
         Ok(Self { pipe })
     }
@@ -127,14 +126,14 @@ struct PolyrailPipe {
 }
 
 impl PolyrailPipe {
-    fn open(node: &Arc<Node>, setup: &Setup, instance: u32) -> io::Result<Self> {
+    fn open(node: &Arc<Node>, setup: &Setup) -> io::Result<Self> {
         let class = match setup.class {
             FlowClass::Urgent => Class::Urgent,
             FlowClass::Normal => Class::Normal,
             FlowClass::Bulk => Class::Bulk,
         };
         let port = node.port().map_err(io::Error::other)?;
-        let service = ServiceAddress::new(SERVICE_TYPE, instance);
+        let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
         Ok(Self { port, service, send: setup.send, class, peer: None, _node: node.clone() })
     }
 

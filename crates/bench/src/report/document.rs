@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::SCHEMA;
-use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sides, Stalls};
-use crate::args::{FlowClass, Placement, SendKind};
+use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
+use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::Calibration;
 use crate::host::Host;
 use crate::stats::{Ratio, Spread};
@@ -43,6 +43,8 @@ pub(super) struct Row {
     pub(super) loss_percent: Vec<f64>,
     pub(super) size: usize,
     pub(super) wait: WaitMode,
+    #[serde(flatten)]
+    pub(super) load: LoadRow,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) class: Option<FlowClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,9 +56,14 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) offered_mbps: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sharing: Option<Sharing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_per_s: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_us: Option<Latency>,
+    /// Of `openloop`, from sending instead of from when a message was due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) raw_latency_us: Option<Latency>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gaps>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -89,7 +96,58 @@ pub(super) struct Row {
     pub(super) notes: Vec<String>,
 }
 
-/// Round-trip times in us, each over the repetitions.
+/// What was asked of the protocol at once, where that was more or less than one pair going as fast as it goes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct LoadRow {
+    /// In Mbit/s; 0: as much as is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) offer: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arrivals_per_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) streams: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pairs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) direction: Option<FlowDirection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) senders: Option<u32>,
+}
+
+impl LoadRow {
+    pub(super) fn of(load: Load) -> Self {
+        let none = Self::default();
+        match load {
+            Load::Full => none,
+            Load::Offered(mbit) => Self { offer: Some(mbit), ..none },
+            Load::Arrivals(per_s) => Self { arrivals_per_s: Some(per_s), ..none },
+            Load::Streams(count) => Self { streams: Some(count), ..none },
+            Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
+            Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
+            Load::Senders(count) => Self { senders: Some(count), ..none },
+        }
+    }
+
+    /// The same for a person; empty for what goes without saying.
+    pub(super) fn name(&self) -> String {
+        let count = |value: Option<u64>, what: &str| value.map(|value| format!("{value} {what}"));
+        let offer = self.offer.map(|mbit| match mbit {
+            0 => "offered all".to_owned(),
+            mbit => format!("offered {mbit}"),
+        });
+        let parts = [
+            offer,
+            count(self.arrivals_per_s, "/s"),
+            count(self.streams.map(u64::from), "streams"),
+            count(self.pairs.map(u64::from), if self.pairs == Some(1) { "pair" } else { "pairs" }),
+            self.direction.map(|direction| direction.name().to_owned()),
+            count(self.senders.map(u64::from), "senders"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Times in us, each over the repetitions.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Latency {
     pub(super) p50: Spread,

@@ -82,6 +82,16 @@ pub(super) struct Sides<T> {
     pub(super) receiver: T,
 }
 
+/// How several pairs share what there is.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sharing {
+    /// Jain's index of the pairs' throughputs: 1 if all are equal, 1/n if one has everything.
+    pub(super) fairness: Spread,
+    /// Throughput of the pair that got least and of the one that got most, in Mbit/s.
+    pub(super) least_mbps: Spread,
+    pub(super) most_mbps: Spread,
+}
+
 /// What waiting costs.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Idle {
@@ -173,6 +183,26 @@ pub(super) fn idle<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Idle
     })
 }
 
+pub(super) fn sharing<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sharing> {
+    let several = samples.filter(|sample| !sample.further.is_empty());
+    let shares: Vec<Vec<f64>> = several
+        .map(|sample| sample.pairs().filter_map(|(_, receiver)| super::mbps(receiver)).collect())
+        .collect();
+    let spread = |value: &dyn Fn(&[f64]) -> Option<f64>| {
+        Spread::of(&shares.iter().filter_map(|shares| value(shares)).collect::<Vec<f64>>())
+    };
+    let least = |shares: &[f64]| shares.iter().copied().reduce(f64::min);
+    let most = |shares: &[f64]| shares.iter().copied().reduce(f64::max);
+    Some(Sharing { fairness: spread(&fairness)?, least_mbps: spread(&least)?, most_mbps: spread(&most)? })
+}
+
+/// Jain's index (R. Jain, D. Chiu, W. Hawe, 1984).
+fn fairness(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
 pub(super) fn memory<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sides<Memory>> {
     let all: Vec<&Sample> = samples.collect();
     let spread =
@@ -208,4 +238,16 @@ fn ms(ns: u64) -> f64 {
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_one_for_equal_shares_and_a_part_of_it_where_one_has_all() {
+        assert_eq!(fairness(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(fairness(&[4.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(fairness(&[0.0, 0.0]), None);
+    }
 }

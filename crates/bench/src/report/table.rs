@@ -77,6 +77,25 @@ fn details(text: &mut String, row: &Row) {
         let (p50, p99, max) = (short(calm.p50), short(calm.p99), short(calm.max));
         let _ = writeln!(text, "{} undisturbed: late by p50 {p50} p99 {p99} max {max} us", row.protocol);
     }
+    if let Some(raw) = &row.raw_latency_us {
+        let [p50, p99, max] = [&raw.p50, &raw.p99, &raw.max].map(|spread| short(spread.median));
+        let _ = writeln!(
+            text,
+            "{} {}: from sending instead of from when it was due p50 {p50} p99 {p99} max {max} us",
+            row.protocol,
+            conditions(row)
+        );
+    }
+    if let Some(sharing) = &row.sharing {
+        let [fair, least, most] =
+            [&sharing.fairness, &sharing.least_mbps, &sharing.most_mbps].map(|spread| short(spread.median));
+        let _ = writeln!(
+            text,
+            "{} {}: each pair between {least} and {most} Mbit/s, fairness {fair}",
+            row.protocol,
+            conditions(row)
+        );
+    }
     if let Some(idle) = &row.idle {
         let pair = |sides: &Sides<Spread>| {
             format!("{} and {}", short(sides.sender.median), short(sides.receiver.median))
@@ -149,6 +168,10 @@ fn conditions(row: &Row) -> String {
     }
     if let Some(bytes) = row.socket_buffer_max {
         let _ = write!(wait, " sockets {bytes} B");
+    }
+    let load = row.load.name();
+    if !load.is_empty() {
+        let _ = write!(wait, " {load}");
     }
     if row.placement == Placement::Intra {
         return format!("{placement} {wait}");

@@ -30,7 +30,7 @@ fn stream_sample(mbps: u64) -> Sample {
 
 fn series(line: &str, protocol: &str, samples: Vec<Sample>) -> Series {
     let plan = parse(line).unwrap().plan().unwrap();
-    let case = Case::new(&plan, find(protocol).unwrap(), &plan.rates[0], &plan.losses[0], plan.sizes[0]);
+    let case = Case::new(&plan, find(protocol).unwrap(), &plan.environments[0], &plan.points[0]);
     let mut series = Series::new(case);
     for (repetition, sample) in (0..).zip(samples) {
         series.add(repetition, sample, calibration());

@@ -1,12 +1,16 @@
 //! How each workload goes, from the two processes' start to their end.
 
 mod failover;
+mod incast;
+mod side_by_side;
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(super) use failover::failover;
+pub(super) use incast::incast;
+pub(super) use side_by_side::side_by_side;
 
 use super::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};
 use crate::control::{Event, Job, Order, SideReport};
@@ -14,7 +18,7 @@ use crate::idle::{IdleCost, Snapshot};
 use crate::workload::{BLOCKED_NS_MIN, Workload};
 
 /// One side's command and what it is told to do.
-pub(super) type Part<'a> = (Command, &'a Job);
+pub(super) type Part = (Command, Job);
 
 /// Longest time until a sender whose receiver does not read stands still.
 const FILL_MAX: Duration = Duration::from_secs(60);
@@ -38,16 +42,21 @@ pub(super) fn conduct(
 }
 
 fn until_the_window_closes(pair: &mut Pair, receiver: Part, sender: Part) -> Result<(), String> {
-    let run_max = Duration::from_nanos(sender.1.warmup_ns + sender.1.duration_ns) + OVERTIME_MAX;
+    let run_max = run_max(&sender.1);
     pair.start(receiver, sender)?;
     pair.go()?;
     pair.wait(Which::Sender, run_max)?;
     drain(pair)
 }
 
+/// Longest time that a side which follows its window may take.
+fn run_max(job: &Job) -> Duration {
+    Duration::from_nanos(job.warmup_ns + job.duration_ns) + OVERTIME_MAX
+}
+
 /// Lets the receiver finish once the sender has reported.
 fn drain(pair: &mut Pair) -> Result<(), String> {
-    let expected = pair.report(Which::Sender)?.sent;
+    let expected = pair.report(Which::Sender)?.sent_each();
     pair.tell(Which::Receiver, &Order::Drain { expected })?;
     pair.wait(Which::Receiver, DRAIN_MAX)?;
     pair.quit();

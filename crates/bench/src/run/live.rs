@@ -42,12 +42,10 @@ impl Live {
     pub(super) fn end(&mut self, sample: &Sample, workload: Workload) {
         let figure = match (&sample.error, workload) {
             (Some(error), _) => error.clone(),
-            (None, Workload::PingPong | Workload::Transact) => {
-                let p50 = crate::workload::Histogram::from_buckets(&sample.sender.rtt_ns).quantile_us(0.5);
+            (None, workload) if workload.has_latency() => {
+                let report = if workload.times_answers() { &sample.sender } else { &sample.receiver };
+                let p50 = crate::workload::Histogram::from_buckets(&report.rtt_ns).quantile_us(0.5);
                 format!("p50 {:.1} us", p50.unwrap_or(0.0))
-            }
-            (None, Workload::Stream | Workload::Failover | Workload::Stalled) => {
-                format!("{:.0} Mbit/s", mbps(&sample.receiver))
             }
             (None, Workload::Idle) => {
                 let cost = sample.sender.idle.unwrap_or_default();
@@ -58,6 +56,9 @@ impl Live {
                     "{:.0} messages/s",
                     sample.receiver.messages as f64 * 1e9 / sample.receiver.window_ns as f64
                 )
+            }
+            (None, _) => {
+                format!("{:.0} Mbit/s", sample.pairs().map(|(_, receiver)| mbps(receiver)).sum::<f64>())
             }
         };
         eprintln!("{}{}  {figure}", if self.terminal { "\r\x1b[K" } else { "" }, self.title);

@@ -19,10 +19,20 @@ use crate::failover::Cut;
 pub(crate) struct Sample {
     pub(crate) sender: SideReport,
     pub(crate) receiver: SideReport,
+    /// Senders and receivers of further pairs that went at the same time.
+    pub(crate) further: Vec<(SideReport, SideReport)>,
     /// The cuts of `failover`.
     pub(crate) cuts: Vec<Cut>,
     /// Why it did not come to its end; the reports then hold what was told until then.
     pub(crate) error: Option<String>,
+}
+
+impl Sample {
+    /// Sender and receiver of every pair.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&SideReport, &SideReport)> {
+        let further = self.further.iter().map(|(sender, receiver)| (sender, receiver));
+        std::iter::once((&self.sender, &self.receiver)).chain(further)
+    }
 }
 
 /// Longest time to start and to connect; a busy kernel may take seconds to let a process into a namespace.
@@ -42,10 +52,10 @@ pub(crate) fn pulse(command: Command) -> Result<Calibration, String> {
     }
 }
 
-/// The two processes of one measurement.
+/// The processes of one measurement: a receiver, and one sender as a rule.
 pub(super) struct Pair<'a> {
     receiver: Option<Side>,
-    sender: Option<Side>,
+    senders: Vec<Side>,
     stop: &'a AtomicBool,
     watch: &'a mut dyn FnMut(&SideReport),
 }
@@ -54,25 +64,56 @@ pub(super) struct Pair<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     Receiver,
+    /// The only sender, or the first.
     Sender,
+    /// One of several senders.
+    SenderOf(usize),
 }
 
 impl<'a> Pair<'a> {
     /// Nothing runs yet. `watch` hears of the receiver's progress; `stop` ends every wait.
     pub(super) fn new(stop: &'a AtomicBool, watch: &'a mut dyn FnMut(&SideReport)) -> Self {
-        Self { receiver: None, sender: None, stop, watch }
+        Self { receiver: None, senders: Vec::new(), stop, watch }
     }
 
     /// Starts and connects both.
-    pub(super) fn start(&mut self, receiver: (Command, &Job), sender: (Command, &Job)) -> Result<(), String> {
-        self.receiver = Some(Side::start("receiver", receiver.0, &Task::Play(Box::new(receiver.1.clone())))?);
-        let address = match self.wait(Which::Receiver, START_MAX)? {
-            Event::Listening { address } => address,
-            other => return Err(format!("receiver: unexpected {other:?}")),
-        };
-        self.sender = Some(Side::start("sender", sender.0, &Task::Play(Box::new(sender.1.clone())))?);
-        self.tell(Which::Sender, &Address { address })?;
-        for which in [Which::Sender, Which::Receiver] {
+    pub(super) fn start(&mut self, receiver: (Command, Job), sender: (Command, Job)) -> Result<(), String> {
+        let address = self.listening(receiver)?;
+        self.connecting(sender, address)?;
+        self.ready()
+    }
+
+    /// Starts a receiver and several senders; it has an address for each.
+    pub(super) fn start_many(
+        &mut self,
+        receiver: (Command, Job),
+        senders: Vec<(Command, Job)>,
+    ) -> Result<(), String> {
+        let addresses = self.listening(receiver)?;
+        for (sender, address) in senders.into_iter().zip(addresses.split(' ')) {
+            self.connecting(sender, address.to_owned())?;
+        }
+        self.ready()
+    }
+
+    fn listening(&mut self, receiver: (Command, Job)) -> Result<String, String> {
+        self.receiver = Some(Side::start("receiver", receiver.0, &Task::Play(Box::new(receiver.1)))?);
+        match self.wait(Which::Receiver, START_MAX)? {
+            Event::Listening { address } => Ok(address),
+            other => Err(format!("receiver: unexpected {other:?}")),
+        }
+    }
+
+    fn connecting(&mut self, sender: (Command, Job), address: String) -> Result<(), String> {
+        let mut side = Side::start("sender", sender.0, &Task::Play(Box::new(sender.1)))?;
+        side.tell(&Address { address })?;
+        self.senders.push(side);
+        Ok(())
+    }
+
+    fn ready(&mut self) -> Result<(), String> {
+        let senders = (0..self.senders.len()).map(Which::SenderOf);
+        for which in senders.chain([Which::Receiver]).collect::<Vec<_>>() {
             match self.wait(which, START_MAX)? {
                 Event::Ready => {}
                 other => return Err(format!("unexpected {other:?}")),
@@ -81,22 +122,27 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Lets both begin.
+    /// Lets all begin.
     pub(super) fn go(&mut self) -> Result<(), String> {
         self.tell(Which::Receiver, &Order::Go)?;
-        self.tell(Which::Sender, &Order::Go)
+        self.senders.iter_mut().try_for_each(|sender| sender.tell(&Order::Go))
     }
 
-    /// Both have reported: how they end no longer matters, and dropping ends them for certain.
+    /// All have reported: how they end no longer matters, and dropping ends them for certain.
     pub(super) fn quit(&mut self) {
-        let _ = self.tell(Which::Sender, &Order::Quit);
-        let _ = self.tell(Which::Receiver, &Order::Quit);
+        for side in self.senders.iter_mut().chain(&mut self.receiver) {
+            let _ = side.tell(&Order::Quit);
+        }
     }
 
-    /// What both have told so far.
+    /// What the receiver and the first sender have told so far.
     pub(super) fn sample(&self) -> Sample {
-        let report = |side: &Option<Side>| side.as_ref().map(|side| side.last.clone()).unwrap_or_default();
-        Sample { sender: report(&self.sender), receiver: report(&self.receiver), ..Sample::default() }
+        let report = |side: Option<&Side>| side.map(|side| side.last.clone()).unwrap_or_default();
+        Sample {
+            sender: report(self.senders.first()),
+            receiver: report(self.receiver.as_ref()),
+            ..Sample::default()
+        }
     }
 
     /// The last report of one side.
@@ -110,8 +156,12 @@ impl<'a> Pair<'a> {
     }
 
     fn side(&mut self, which: Which) -> Result<&mut Side, String> {
-        let side = if which == Which::Receiver { &mut self.receiver } else { &mut self.sender };
-        side.as_mut().ok_or_else(|| "side not started".to_owned())
+        let side = match which {
+            Which::Receiver => self.receiver.as_mut(),
+            Which::Sender => self.senders.first_mut(),
+            Which::SenderOf(number) => self.senders.get_mut(number),
+        };
+        side.ok_or_else(|| "side not started".to_owned())
     }
 
     /// Says something to one side.
@@ -146,7 +196,7 @@ impl<'a> Pair<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
             }
-            self.overhear(which)?;
+            self.overhear_all_but(Some(which))?;
             if let Some(receiver) = &self.receiver {
                 (self.watch)(&receiver.last);
             }
@@ -160,8 +210,7 @@ impl<'a> Pair<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
             }
-            self.overhear(Which::Sender)?;
-            self.overhear(Which::Receiver)?;
+            self.overhear_all_but(None)?;
             let left = length.saturating_sub(Duration::from_nanos(now_ns() - start_ns));
             if left.is_zero() {
                 return Ok(());
@@ -170,8 +219,20 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn overhear(&mut self, which: Which) -> Result<(), String> {
-        let other = if which == Which::Sender { &mut self.receiver } else { &mut self.sender };
-        other.as_mut().map_or(Ok(()), Side::overhear)
+    fn overhear_all_but(&mut self, which: Option<Which>) -> Result<(), String> {
+        let asked = match which {
+            Some(Which::Sender) => Some(0),
+            Some(Which::SenderOf(number)) => Some(number),
+            Some(Which::Receiver) | None => None,
+        };
+        for (number, sender) in self.senders.iter_mut().enumerate() {
+            if Some(number) != asked {
+                sender.overhear()?;
+            }
+        }
+        match &mut self.receiver {
+            Some(receiver) if which != Some(Which::Receiver) => receiver.overhear(),
+            _ => Ok(()),
+        }
     }
 }

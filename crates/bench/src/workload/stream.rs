@@ -4,10 +4,11 @@
 
 use std::io;
 
-use super::{FAILED_AFTER_NS, Mark, Silence, Surroundings, Window};
-use crate::check::{Check, stamp};
-use crate::clock::now_ns;
+use super::{FAILED_AFTER_NS, LOST_AFTER_NS, Mark, Silence, Surroundings, Window};
+use crate::check::{Check, stamp, stamp_times};
+use crate::clock::{machine_ns, now_ns};
 use crate::control::{Job, SideReport};
+use crate::pace::{Pace, wait_until};
 use crate::protocol::Pipe;
 
 /// Bytes between two looks at the clock: often enough for the window, seldom enough to cost nothing.
@@ -16,8 +17,8 @@ const LOOK_EVERY_BYTES: usize = 64 * 1024;
 const LOOK_EVERY_MESSAGES_MAX: usize = 64;
 /// How much longer than the window the sender goes on, so that the receiver's later window is full to its end.
 const TAIL_NS: u64 = 100_000_000;
-/// Silence after which what an unreliable protocol still misses will not come.
-const LOST_AFTER_NS: u64 = 400_000_000;
+/// Longest wait for a message that is not due yet until the window is looked at.
+const PACE_WAIT_NS_MAX: u64 = 10_000_000;
 /// How long a message half sent may take to be finished once time is up.
 const FINISH_NS: u64 = 400_000_000;
 
@@ -29,10 +30,18 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
     let mut window = Window::new(job, start_ns);
     let mut end_ns = u64::MAX;
     let mut sent: u64 = 0;
+    let mut paced = job.pace.map(|pace| Paced { pace, start_ns: machine_ns(), prepared: None });
     loop {
         let mut blocked = false;
         for _ in 0..look_every {
-            stamp(&mut message, sent);
+            match &mut paced {
+                None => stamp(&mut message, sent),
+                Some(paced) => {
+                    if !paced.prepare(&mut message, sent, job) {
+                        break;
+                    }
+                }
+            }
             if !pipe.send(&message)? {
                 blocked = true;
                 break;
@@ -52,6 +61,33 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         if due {
             (around.progress)(&SideReport { sent, ..window.so_far(mark) });
         }
+    }
+}
+
+/// Messages that are due one after the other.
+struct Paced {
+    pace: Pace,
+    start_ns: u64,
+    /// The number of the message that is prepared: one half sent must stay as it is.
+    prepared: Option<u64>,
+}
+
+impl Paced {
+    /// Makes the message ready to be sent, once it is due; false: that is some time off.
+    fn prepare(&mut self, message: &mut [u8], number: u64, job: &Job) -> bool {
+        if self.prepared == Some(number) {
+            return true;
+        }
+        let due_ns = self.pace.due_ns(self.start_ns, number);
+        if !wait_until(due_ns, job.setup.wait, PACE_WAIT_NS_MAX) {
+            return false;
+        }
+        stamp(message, number);
+        if job.workload.carries_times() {
+            stamp_times(message, [due_ns, machine_ns()]);
+        }
+        self.prepared = Some(number);
+        true
     }
 }
 

@@ -129,6 +129,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         both_ways: false,
         class: FlowClass::Normal,
         prompt: false,
+        flow: 0,
     }
 }
 
@@ -143,6 +144,8 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
         duration_ns: 1,
         core: None,
         bytes_total: 0,
+        pace: None,
+        flows: 1,
         beside: None,
     }
 }
@@ -151,10 +154,10 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
 fn measured(line: &str, fault: Fault) -> (Value, Sample) {
     let plan = parse(line).unwrap().plan().unwrap();
     let setup = Setup {
-        wait: plan.wait,
+        wait: plan.points[0].wait,
         send: plan.send,
         both_ways: plan.workload == Workload::PingPong,
-        ..setup_for_tests(plan.sizes[0])
+        ..setup_for_tests(plan.points[0].size)
     };
     let job = |role| Job {
         role,
@@ -183,7 +186,7 @@ fn measured(line: &str, fault: Fault) -> (Value, Sample) {
         drain.store(sender.sent, Ordering::Relaxed);
         Sample { sender, receiver: receiver.join().unwrap(), ..Sample::default() }
     });
-    let mut series = Series::new(Case::new(&plan, &Mock, &[None], &[0.0], plan.sizes[0]));
+    let mut series = Series::new(Case::new(&plan, &Mock, &plan.environments[0], &plan.points[0]));
     series.add(0, sample.clone(), Calibration { cacheline_ns: None, stall_max_us: 1.0, stall_sum_us: 0.0 });
     let mut report = Report::new();
     report.add(series);

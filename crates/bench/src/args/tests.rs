@@ -1,0 +1,164 @@
+//! Command lines, good and bad.
+
+use super::*;
+
+#[derive(clap::Parser)]
+struct Wrapper {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+pub(crate) fn parse(line: &str) -> Result<BenchArgs, String> {
+    let words = std::iter::once("bench").chain(line.split_whitespace());
+    <Wrapper as clap::Parser>::try_parse_from(words).map(|w| w.bench).map_err(|error| error.to_string())
+}
+
+fn sizes(plan: &Plan) -> Vec<usize> {
+    plan.points.iter().map(|point| point.size).collect()
+}
+
+fn rates(plan: &Plan) -> Vec<Vec<Option<u32>>> {
+    plan.environments.iter().map(|place| place.rates.clone()).collect()
+}
+
+fn planned(line: &str) -> Plan {
+    parse(line).and_then(|args| args.plan()).expect(line)
+}
+
+#[test]
+fn sizes_are_numbers_powers_of_two_and_the_edges_of_packets() {
+    assert_eq!(sizes(&planned("stream --size 100,64..1K,2K")), [100, 64, 128, 256, 512, 1024, 2048]);
+    assert_eq!(sizes(&planned("stream --size 64,128 --around 3")), [61, 64, 67, 125, 128, 131]);
+    assert_eq!(sizes(&planned("rate --size 8,10 --around 3")), [8, 10, 11, 13], "never below the least");
+    assert!(sizes(&planned("stream --size mtu --around 1")).contains(&1_449));
+    assert!(refused("stream --size 128..64").contains("128..64"));
+    assert!(refused("stream --size 1..64").contains("1..64"));
+    assert!(refused("stream --size ..64").contains("..64"));
+    assert!(refused("stream --size x..64").contains("`x`"));
+    assert!(refused("stream --around 0").contains("around"));
+}
+
+#[test]
+fn every_wait_buffer_and_load_is_a_point_of_its_own() {
+    let plan = planned("transact --placement intra,inter --size 128..4K --wait spin,adaptive,block");
+    assert_eq!((plan.environments.len(), plan.points.len()), (2, 18));
+    assert!(plan.needs_testbed());
+    assert!(!planned("transact --placement intra").needs_testbed());
+    let plan = planned("buffer");
+    assert_eq!(plan.points.len(), 50, "five lengths, ten buffers");
+    assert_eq!(plan.points[0].socket_buffer_max, Some(2048));
+    let loads = |line: &str| planned(line).points.iter().map(|point| point.load).collect::<Vec<_>>();
+    let (same, opposite) = (FlowDirection::Same, FlowDirection::Opposite);
+    assert_eq!(loads("share"), [Load::Pairs(1, same), Load::Pairs(2, same), Load::Pairs(2, opposite)]);
+    assert_eq!(loads("datagram --offer 0,10"), [Load::Offered(0), Load::Offered(10)]);
+    assert_eq!(loads("stream --streams 1,4"), [Load::Full, Load::Streams(4)]);
+    assert_eq!(loads("incast --senders 3"), [Load::Senders(3)]);
+    assert_eq!(planned("incast --senders 3").environments[0].nodes, 4);
+    assert_eq!(loads("openloop --arrivals 7"), [Load::Arrivals(7)]);
+}
+
+#[test]
+fn links_are_measured_one_by_one_up_to_their_number() {
+    let counts: Vec<usize> = rates(&planned("links --links 3")).iter().map(Vec::len).collect();
+    assert_eq!(counts, [1, 2, 3]);
+    let unequal = rates(&planned("links --links 2 --rate 1000:250"));
+    assert_eq!(unequal, [vec![Some(1000)], vec![Some(1000), Some(250)]]);
+}
+
+fn refused(line: &str) -> String {
+    parse(line).and_then(|args| args.plan()).expect_err(line)
+}
+
+#[test]
+fn defaults_follow_the_workload() {
+    let plan = parse("stream").unwrap().plan().unwrap();
+    assert_eq!((sizes(&plan), plan.repeat, rates(&plan)), (vec![131_072], 5, vec![vec![None]]));
+    assert_eq!(sizes(&parse("pingpong").unwrap().plan().unwrap()), [64]);
+    let plan = parse("failover").unwrap().plan().unwrap();
+    assert_eq!((rates(&plan), sizes(&plan)), (vec![vec![Some(1000); 2]], vec![4096]));
+    assert_eq!((plan.points[0].wait, plan.repeat, plan.failover.cuts), (WaitMode::Block, 1, 20));
+    let plan = parse("stalled --placement intra --bytes 3M").unwrap().plan().unwrap();
+    assert_eq!((plan.bytes, rates(&plan)), (3 << 20, vec![vec![None]]));
+}
+
+#[test]
+fn lists_are_split_and_unequal_links_have_their_own_rates() {
+    let plan = parse("stream --links 2 --rate 0,1000,1000:250 --size 64,4096 --protocol a,b").unwrap().plan();
+    let plan = plan.unwrap();
+    let expected = [vec![None, None], vec![Some(1000), Some(1000)], vec![Some(1000), Some(250)]];
+    assert_eq!(rates(&plan), expected);
+    assert_eq!((sizes(&plan), plan.protocols), (vec![64, 4096], vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn loss_is_of_every_link_or_of_each_its_own() {
+    let plan = parse("stream --links 2 --loss 0,1,5:0").unwrap().plan().unwrap();
+    let losses: Vec<&[f64]> = plan.environments.iter().map(|place| &place.losses[..]).collect();
+    assert_eq!(losses, [[0.0, 0.0], [1.0, 1.0], [5.0, 0.0]]);
+}
+
+#[test]
+fn nonsense_is_refused_in_one_line_that_names_it() {
+    assert!(refused("stream --size 7").contains("--size 7"));
+    assert!(refused("stream --size 99999999999").contains("--size"));
+    assert!(refused("stream --loss 100").contains("--loss"));
+    assert!(refused("stream --rate fast").contains("fast"));
+    assert!(refused("stream --links 3 --rate 1:2").contains("2 values for 3 links"));
+    assert!(refused("stream --links 2 --loss 1:2:3").contains("3 values for 2 links"));
+    assert!(refused("failover --links 1").contains("--links 2"));
+    assert!(refused("failover --size 31").contains("--size 31"));
+    assert!(refused("failover --cuts 0").contains("cuts"));
+    assert!(refused("failover --kind fire").contains("fire"));
+    assert!(refused("idle --placement intra").contains("intra"));
+    assert!(refused("stalled --send buffer").contains("--send buffer"));
+    assert!(refused("stalled --bytes 0").contains("`0`"));
+    assert!(refused("stalled --bytes 1T").contains("`1T`"));
+    assert!(refused("stream --duration 0").contains("--duration"));
+    assert!(refused("stream --duration nan").contains("--duration"));
+    assert!(refused("stream --vs a").contains("A:B"));
+    assert!(refused("pingpong --placement intra --links 2").contains("intra"));
+    assert!(refused("nothing").contains("nothing"));
+    assert!(refused("stream --links 0").contains("links"));
+    assert!(refused("stream --repeat 0").contains("repeat"));
+    assert!(refused("stream --tight 0").contains("--tight"));
+    assert!(refused("failover --arrivals 1,2").contains("--arrivals"));
+    assert!(refused("openloop --size 31").contains("--size 31"));
+    assert!(refused("links --placement intra").contains("intra"));
+    assert!(refused("share --pairs 33").contains("33"));
+    assert!(refused("datagram --offer fast").contains("fast"));
+    assert!(refused("stream --socket-buffer-max 3G").contains("2G"));
+}
+
+#[test]
+fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
+    for line in [
+        "stream --bytes 1G",
+        "stream --cuts 3",
+        "rate --kind carrier",
+        "pingpong --outage 1",
+        "idle --pause 1",
+        "stalled --arrivals 10",
+        "stream --class urgent",
+        "failover --duration 1",
+        "rate --streams 2",
+        "stream --pairs 2",
+        "stream --direction same",
+        "share --senders 2",
+        "stream --offer 10",
+        "stalled --tight 5",
+        "stalled --warmup 1",
+        "stalled --vs a:b",
+        "idle --size 64",
+        "idle --send slice",
+    ] {
+        let flag = line.split_whitespace().nth(1).unwrap();
+        let said = refused(line);
+        assert!(said.starts_with(flag) && said.lines().count() == 1, "{line}: {said}");
+    }
+    assert!(matches!(
+        parse("list --json").unwrap(),
+        BenchArgs { command: Some(BenchCommand::List), json: true, .. }
+    ));
+    assert!(parse("list --links 2").is_err());
+    assert!(parse("").is_err());
+}
