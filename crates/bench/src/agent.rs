@@ -19,6 +19,7 @@ use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
     NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_incast, play_parallel,
+    tool_cost,
 };
 
 /// The hidden sub-command under which the program must call [`agent_main`].
@@ -48,6 +49,14 @@ fn work() -> Result<(), String> {
     let job = match task {
         Task::Calibrate => {
             say(&Event::Pulse(calibrate()));
+            return Ok(());
+        }
+        Task::Tool(job) => {
+            if let Some(core) = job.core {
+                // Where pinning is refused the figure is that of the scheduler's choice.
+                let _ = pin_thread(core);
+            }
+            say(&Event::Tool { cost: tool_cost(&job).map_err(|error| error.to_string())? });
             return Ok(());
         }
         Task::Play(job) => job,

@@ -13,7 +13,7 @@ use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::pace::Pace;
 use crate::wait::WaitMode;
-use crate::workload::Workload;
+use crate::workload::{ToolCost, Workload};
 
 /// Which side a measured process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub enum Role {
 pub enum Task {
     /// Take the machine's pulse, with the priority that measurements have.
     Calibrate,
+    /// Take what the instrument itself costs in this job.
+    Tool(Box<Job>),
     /// Play one side of a measurement.
     Play(Box<Job>),
 }
@@ -172,6 +174,11 @@ pub enum Event {
     },
     /// What a cut did.
     Judged(Judgement),
+    /// What the instrument itself costs.
+    Tool {
+        /// None where it does not matter.
+        cost: Option<ToolCost>,
+    },
     /// The machine's pulse.
     Pulse(Calibration),
     /// The side cannot go on.

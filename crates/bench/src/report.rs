@@ -17,7 +17,7 @@ use crate::protocol::Protocol;
 use crate::run::Sample;
 use crate::stats::{Ratio, Spread, paired_ratio};
 use crate::wait::WaitMode;
-use crate::workload::{Histogram, Workload};
+use crate::workload::{Histogram, ToolCost, Workload};
 
 use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
 pub(crate) use list::List;
@@ -39,6 +39,8 @@ pub(crate) struct Case {
     class: Option<FlowClass>,
     /// Where messages are composed in the protocol's memory.
     send: Option<SendKind>,
+    /// What the instrument itself costs.
+    tool: Option<ToolCost>,
 }
 
 impl Case {
@@ -59,7 +61,13 @@ impl Case {
             class: (plan.workload == Workload::Failover && protocol.has_classes())
                 .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
+            tool: None,
         }
+    }
+
+    /// The same, with what the instrument itself costs.
+    pub(crate) fn with_tool(self, tool: Option<ToolCost>) -> Self {
+        Self { tool, ..self }
     }
 
     /// The conditions without the protocol: what two rows must share to be compared.
@@ -202,6 +210,7 @@ impl Series {
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
             damaged: sum(&damaged),
+            tool_ns: case.tool,
             limited_by: self.limited_by(),
             calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
@@ -289,11 +298,23 @@ impl Series {
         })
     }
 
-    /// What held the figure down, where that can be told: throttled links that are nearly full, or a core that is.
+    /// What held the figure down, where that can be told: throttled links that are nearly full, this instrument, or a core
+    /// that is nearly full.
     fn limited_by(&self) -> Option<&'static str> {
-        let values: Vec<f64> =
-            self.samples.iter().filter_map(|(_, sample, _)| throughput_mbps(sample)).collect();
-        let goodput = crate::stats::median(&values)?;
+        let median = |value: &dyn Fn(&Sample) -> Option<f64>| {
+            let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| value(sample)).collect();
+            crate::stats::median(&values)
+        };
+        let per_message_ns = match self.case.workload {
+            Workload::PingPong => median(&round_trips_per_s),
+            _ => median(&rate_per_s),
+        }
+        .map(|rate_per_s| 1e9 / rate_per_s);
+        let tool_ns = self.case.tool.map(ToolCost::most_ns);
+        if tool_ns.zip(per_message_ns).is_some_and(|(tool, message)| tool >= TOOL_SHARE * message) {
+            return Some("tool");
+        }
+        let goodput = median(&throughput_mbps)?;
         if (self.case.workload.is_one_way() || self.case.workload == Workload::Incast)
             && self.case.environment.placement == Placement::Inter
             && self.case.capacity_mbps().is_some_and(|capacity| goodput >= 0.9 * capacity)
@@ -305,8 +326,7 @@ impl Series {
             let share = |report: &SideReport| report.cpu_ns as f64 / report.window_ns.max(1) as f64;
             sample.pairs().map(|(sender, receiver)| share(sender).max(share(receiver))).fold(0.0, f64::max)
         };
-        let busy: Vec<f64> = self.samples.iter().map(|(_, sample, _)| busy(sample)).collect();
-        let full = self.case.wait() == WaitMode::Block && crate::stats::median(&busy)? >= 0.9;
+        let full = self.case.wait() == WaitMode::Block && median(&|sample| Some(busy(sample)))? >= 0.9;
         full.then_some("cpu")
     }
 }
@@ -316,6 +336,9 @@ const CARRYING_CORES: usize = 4;
 
 /// A spinning side that got less of its core than this was disturbed.
 const CORE_SHARE_MIN: f64 = 0.9;
+
+/// With this share of the time for a message the instrument measures itself.
+const TOOL_SHARE: f64 = 0.5;
 
 /// A link that carried less than this share of the bytes was not in use when it was cut.
 const UNUSED_SHARE: f64 = 0.02;

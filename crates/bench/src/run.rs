@@ -25,7 +25,7 @@ use crate::pace::Pace;
 use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
 use crate::report::{Case, Report, Series, is_tight};
-use crate::workload::Workload;
+use crate::workload::{ToolCost, Workload};
 
 use conduct::Part;
 use live::Live;
@@ -178,12 +178,13 @@ impl Run<'_> {
             }
         }
         for point in &self.plan.points {
+            let tool = self.tool(point)?;
             let mut series = Vec::new();
             for &protocol in &ready {
                 match suits(protocol, self.plan.workload, environment.placement, point) {
                     Ok(()) => {
                         let case = Case::new(self.plan, protocol, environment, point);
-                        series.push((protocol, Series::new(case)));
+                        series.push((protocol, Series::new(case.with_tool(tool))));
                     }
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
                 }
@@ -194,6 +195,15 @@ impl Run<'_> {
             finished?;
         }
         Ok(())
+    }
+
+    /// What the instrument itself costs under these conditions.
+    fn tool(&self, point: &Point) -> Result<Option<ToolCost>, String> {
+        if point.load.threads() > 2 {
+            return Ok(None);
+        }
+        let job = self.job(None, "", Role::Sender, SENDER_NODE, point, 0);
+        pair::tool(command(None, SENDER_NODE)?, job)
     }
 
     fn repetitions(
@@ -244,8 +254,8 @@ impl Run<'_> {
         live: &mut Live,
     ) -> Result<Sample, String> {
         let crew = |flow: u32, sender_node: usize, receiver_node: usize| -> Result<[Part; 2], String> {
-            let receiver = self.job(testbed, protocol, Role::Receiver, receiver_node, point, flow);
-            let sender = self.job(testbed, protocol, Role::Sender, sender_node, point, flow);
+            let receiver = self.job(testbed, protocol.name(), Role::Receiver, receiver_node, point, flow);
+            let sender = self.job(testbed, protocol.name(), Role::Sender, sender_node, point, flow);
             Ok([(command(testbed, receiver_node)?, receiver), (command(testbed, sender_node)?, sender)])
         };
         let mut watch = |report: &SideReport| live.show(report);
@@ -281,7 +291,7 @@ impl Run<'_> {
     fn job(
         &self,
         testbed: Option<&Testbed>,
-        protocol: &dyn Protocol,
+        protocol: &str,
         role: Role,
         node: usize,
         point: &Point,
@@ -302,7 +312,7 @@ impl Run<'_> {
         let crowded = beside.is_some() || point.load.threads() > 2;
         Job {
             role,
-            protocol: protocol.name().to_owned(),
+            protocol: protocol.to_owned(),
             workload: plan.workload,
             setup,
             warmup_ns: plan.warmup_ns,

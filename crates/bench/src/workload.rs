@@ -8,6 +8,7 @@ mod parallel;
 mod pingpong;
 mod stalled;
 mod stream;
+mod tool;
 mod transact;
 
 use std::io;
@@ -26,6 +27,7 @@ pub(crate) use histogram::Histogram;
 pub(crate) use incast::QUESTION_BYTES;
 pub(crate) use parallel::{play_incast, play_parallel};
 pub(crate) use stalled::BLOCKED_NS_MIN;
+pub(crate) use tool::{ToolCost, cost as tool_cost};
 pub(crate) use transact::{answer, call};
 
 /// What is measured.

@@ -9,7 +9,7 @@ use crate::calibrate::Calibration;
 use crate::host::Host;
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
-use crate::workload::Workload;
+use crate::workload::{ToolCost, Workload};
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Document {
@@ -86,6 +86,9 @@ pub(super) struct Row {
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
     pub(super) damaged: u64,
+    /// What the instrument itself costs for each message or round trip, in ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_ns: Option<ToolCost>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limited_by: Option<&'static str>,
     /// The machine's pulse before each repetition.

@@ -13,6 +13,7 @@ use crate::calibrate::Calibration;
 use crate::clock::now_ns;
 use crate::control::{Address, Event, Job, Order, SideReport, Task};
 use crate::failover::Cut;
+use crate::workload::ToolCost;
 
 /// What one measurement gave.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,16 @@ pub(crate) fn pulse(command: Command) -> Result<Calibration, String> {
         Some(Event::Pulse(calibration)) => Ok(calibration),
         Some(other) => Err(format!("calibration: unexpected {other:?}")),
         None => Err(format!("calibration: no sign of life for {:.1} s, killed", START_MAX.as_secs_f64())),
+    }
+}
+
+/// Takes what the instrument itself costs in a job, in a process with the priority of the measured ones.
+pub(crate) fn tool(command: Command, job: Job) -> Result<Option<ToolCost>, String> {
+    let mut side = Side::start("instrument", command, &Task::Tool(Box::new(job)))?;
+    match side.next(START_MAX)? {
+        Some(Event::Tool { cost }) => Ok(cost),
+        Some(other) => Err(format!("instrument: unexpected {other:?}")),
+        None => Err(format!("instrument: no sign of life for {:.1} s, killed", START_MAX.as_secs_f64())),
     }
 }
 

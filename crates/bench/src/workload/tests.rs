@@ -1,6 +1,7 @@
 //! Both sides of each workload over a protocol in memory that misbehaves on purpose, up to the JSON that tells of it.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -9,9 +10,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::args::tests::parse;
-use crate::args::{FlowClass, SendKind};
+use crate::args::{FlowClass, Load, Plan, SendKind};
 use crate::calibrate::Calibration;
 use crate::control::Setup;
+use crate::pace::Pace;
 use crate::protocol::{Listener, Protocol};
 use crate::report::{Case, Report, Series};
 use crate::run::Sample;
@@ -27,6 +29,8 @@ enum Fault {
     Reorders,
     /// Every tenth message has a wrong byte at its end.
     Damages,
+    /// Takes no message for a while, once.
+    Stalls,
 }
 
 /// What the report calls the protocol; the pipes are made by [`pair`].
@@ -47,9 +51,13 @@ impl Protocol for Mock {
     }
 }
 
+/// How long [`Fault::Stalls`] takes nothing.
+const STALL_NS: u64 = 400_000_000;
+
 struct MockPipe {
     fault: Fault,
     count: u64,
+    stalled_ns: Option<u64>,
     held: Option<Vec<u8>>,
     out: SyncSender<Vec<u8>>,
     input: Receiver<Vec<u8>>,
@@ -71,6 +79,13 @@ impl MockPipe {
 
 impl Pipe for MockPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        if self.fault == Fault::Stalls && self.count == 100 {
+            let since_ns = *self.stalled_ns.get_or_insert_with(now_ns);
+            if now_ns() - since_ns < STALL_NS {
+                std::thread::sleep(Duration::from_millis(1));
+                return Ok(false);
+            }
+        }
         let tenth = self.count % 10 == 9;
         let mut bytes = message.to_vec();
         let done = match self.fault {
@@ -113,7 +128,7 @@ impl Pipe for MockPipe {
 
 fn pair(fault: Fault) -> (MockPipe, MockPipe) {
     let (a, b) = (sync_channel(64), sync_channel(64));
-    let pipe = |fault, out, input| MockPipe { fault, count: 0, held: None, out, input };
+    let pipe = |fault, out, input| MockPipe { fault, count: 0, stalled_ns: None, held: None, out, input };
     (pipe(fault, a.0, b.1), pipe(Fault::None, b.0, a.1))
 }
 
@@ -165,16 +180,31 @@ fn measured(line: &str, fault: Fault) -> (Value, Sample) {
         warmup_ns: plan.warmup_ns,
         duration_ns: plan.duration_ns,
         bytes_total: plan.bytes,
+        pace: match plan.points[0].load {
+            Load::Arrivals(per_s) => Some(Pace::per_second(per_s)),
+            _ => None,
+        },
         ..job_for_tests(setup.clone())
     };
-    let (mut sender_pipe, mut receiver_pipe) = pair(fault);
+    let tool = tool_cost(&job(Role::Sender)).unwrap();
+    let (sender_pipe, receiver_pipe) = pair(fault);
+    measured_over(&plan, &job, tool, [Box::new(sender_pipe), Box::new(receiver_pipe)], fault == Fault::None)
+}
+
+/// The same over these pipes.
+fn measured_over(
+    plan: &Plan,
+    job: &(dyn Fn(Role) -> Job + Sync),
+    tool: Option<ToolCost>,
+    [mut sender_pipe, mut receiver_pipe]: [Box<dyn Pipe>; 2],
+    reliable: bool,
+) -> (Value, Sample) {
     let drain = AtomicU64::new(NOT_DRAINING);
     let resume = AtomicBool::new(false);
-    let reliable = fault == Fault::None;
     let sample = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let around = Surroundings { drain: &drain, resume: &resume, progress: &mut |_| {} };
-            play(&job(Role::Receiver), &mut receiver_pipe, reliable, around).unwrap()
+            play(&job(Role::Receiver), receiver_pipe.as_mut(), reliable, around).unwrap()
         });
         let never = AtomicU64::new(NOT_DRAINING);
         // A sender that stands still is what makes a receiver that had stopped reading read on.
@@ -182,11 +212,12 @@ fn measured(line: &str, fault: Fault) -> (Value, Sample) {
             resume.fetch_or(report.blocked_ns > BLOCKED_NS_MIN, Ordering::Relaxed);
         };
         let around = Surroundings { drain: &never, resume: &resume, progress: &mut progress };
-        let sender = play(&job(Role::Sender), &mut sender_pipe, reliable, around).unwrap();
+        let sender = play(&job(Role::Sender), sender_pipe.as_mut(), reliable, around).unwrap();
         drain.store(sender.sent, Ordering::Relaxed);
         Sample { sender, receiver: receiver.join().unwrap(), ..Sample::default() }
     });
-    let mut series = Series::new(Case::new(&plan, &Mock, &plan.environments[0], &plan.points[0]));
+    let mut series =
+        Series::new(Case::new(plan, &Mock, &plan.environments[0], &plan.points[0]).with_tool(tool));
     series.add(0, sample.clone(), Calibration { cacheline_ns: None, stall_max_us: 1.0, stall_sum_us: 0.0 });
     let mut report = Report::new();
     report.add(series);
@@ -281,4 +312,75 @@ fn an_idle_pair_ends_with_one_message_that_shows_it_was_connected() {
     let (row, sample) = measured("idle", Fault::None);
     assert_eq!((sample.sender.sent, sample.receiver.counts.messages), (1, 1));
     assert_eq!(faults(&row), [0; 4]);
+}
+
+/// Hands messages over as quickly as can be: nothing but a number goes from one side to the other.
+struct Instant {
+    passed: Arc<AtomicU64>,
+    message: Vec<u8>,
+    taken: u64,
+}
+
+impl Pipe for Instant {
+    fn send(&mut self, _message: &[u8]) -> io::Result<bool> {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let count = (self.passed.load(Ordering::Relaxed) - self.taken).min(64);
+        for _ in 0..count {
+            crate::check::stamp(&mut self.message, self.taken);
+            sink(&self.message);
+            self.taken += 1;
+        }
+        Ok(count as usize)
+    }
+}
+
+#[test]
+fn a_protocol_that_is_as_quick_as_the_instrument_is_limited_by_the_tool_and_a_slow_one_is_not() {
+    let plan = parse(STREAM).unwrap().plan().unwrap();
+    let setup = Setup { wait: WaitMode::Spin, ..setup_for_tests(64) };
+    let job = |role| Job {
+        role,
+        warmup_ns: plan.warmup_ns,
+        duration_ns: plan.duration_ns,
+        ..job_for_tests(setup.clone())
+    };
+    let passed = Arc::new(AtomicU64::new(0));
+    let pipe =
+        || Box::new(Instant { passed: passed.clone(), message: vec![0; 64], taken: 0 }) as Box<dyn Pipe>;
+    let tool = tool_cost(&job(Role::Sender)).unwrap();
+    let (row, _) = measured_over(&plan, &job, tool, [pipe(), pipe()], true);
+    assert_eq!(row["limited_by"], "tool", "{row:#}");
+    assert!(row["tool_ns"]["receiver_ns"].as_f64() > Some(0.0), "{row:#}");
+    // The channel of the mock costs many times what a stamp and a check do.
+    let (row, _) = measured("pingpong --duration 0.05 --warmup 0.01", Fault::None);
+    assert!(row.get("limited_by").is_none(), "{row:#}");
+}
+
+#[test]
+fn what_waited_behind_a_stall_is_late_from_when_it_was_due_and_not_from_when_it_was_sent() {
+    let (row, sample) = measured("openloop --arrivals 1000 --duration 1 --warmup 0", Fault::Stalls);
+    let late = |buckets: &[(u64, u64)]| -> u64 {
+        buckets.iter().filter(|(ns, _)| *ns > STALL_NS / 4).map(|(_, count)| count).sum()
+    };
+    let (corrected, raw) = (late(&sample.receiver.rtt_ns), late(&sample.receiver.raw_ns));
+    // Of 400 messages that were due in those 400 ms, 300 are late by over 100; one was sent before.
+    assert!(corrected >= 290, "{corrected}");
+    assert!(raw < corrected / 2, "{raw} of {corrected}");
+    let p99 = |name: &str| row[name]["p99"]["median"].as_f64().unwrap();
+    assert!(p99("latency_us") > 300_000.0, "{row:#}");
+    assert_eq!(faults(&row), [0; 4]);
+}
+
+#[test]
+fn a_paced_sender_offers_what_it_was_told_to() {
+    let (row, sample) = measured("openloop --arrivals 2000 --duration 0.4 --warmup 0", Fault::None);
+    // Never more than was due; how much less depends on the machine.
+    let ns = sample.sender.window_ns;
+    assert!(sample.sender.messages <= 2 * ns / 1_000_000 + 100, "{} in {ns} ns", sample.sender.messages);
+    assert_eq!(sample.receiver.counts.messages, sample.sender.sent);
+    assert!(row["raw_latency_us"]["p50"]["median"].as_f64() <= row["latency_us"]["p50"]["median"].as_f64());
 }
