@@ -155,6 +155,7 @@ impl BenchArgs {
         if let Some(percent) = self.tight.filter(|percent| !(0.1..=100.0).contains(percent)) {
             return Err(format!("--tight {percent}: not within 0.1 to 100 percent"));
         }
+        let failover = workload == Workload::Failover;
         let repeat = if self.tight.is_some() { TIGHT_REPEAT_MAX } else { defaults.repeat };
         Ok(Plan {
             workload,
@@ -168,7 +169,7 @@ impl BenchArgs {
             protocols: self.protocol.clone(),
             versus: self.vs.iter().map(|text| values::versus(text)).collect::<Result<_, _>>()?,
             bytes: self.bytes.unwrap_or(BYTES_DEFAULT),
-            failover: self.failover.plan(&self.load.arrivals)?,
+            failover: self.failover.plan(if failover { &self.load.arrivals } else { &[] })?,
         })
     }
 

@@ -4,6 +4,7 @@
 //! on its command line leaves out the tests without it in their names.
 
 mod links;
+mod loads;
 mod probes;
 mod speed;
 
@@ -28,7 +29,7 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 12] = tests![
+const TESTS: [Test; 18] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
@@ -36,6 +37,12 @@ const TESTS: [Test; 12] = tests![
     links::a_black_hole_swallows_only_its_direction,
     links::three_nodes_share_each_link,
     links::another_process_finds_and_removes_a_testbed,
+    loads::pairs_share_a_link_and_each_gets_some,
+    loads::links_are_added_one_by_one,
+    loads::senders_answer_one_receiver_together,
+    loads::messages_at_a_fixed_rate_are_timed_from_when_they_were_due,
+    loads::what_is_offered_and_what_is_received_are_two_figures,
+    loads::streams_go_side_by_side_and_buffers_are_set,
     probes::every_cut_is_judged_and_nothing_is_lost,
     probes::one_link_has_nothing_to_fail_over_to,
     probes::an_idle_pair_has_a_cost_and_little_of_it,

@@ -1,0 +1,88 @@
+//! The workloads in which more than one pair goes as fast as it goes, shortly: all arrives, and each says what it was about.
+
+use serde_json::Value;
+
+use super::bench;
+
+/// The rows of a short measurement, clean of faults.
+fn rows(line: &str) -> Vec<Value> {
+    let document = bench(&format!("{line} --duration 0.2 --warmup 0.05 --repeat 1"));
+    let rows = document["results"].as_array().expect("results").clone();
+    for row in &rows {
+        assert!(row.get("errors").is_none(), "{row:#}");
+        for count in ["lost", "duplicated", "reordered", "damaged"] {
+            let excused = row["protocol"] == "udp" && count == "lost";
+            assert!(excused || row[count].as_u64() == Some(0), "{count}: {row:#}");
+        }
+    }
+    rows
+}
+
+fn median(row: &Value, path: &str) -> f64 {
+    let figure = path.split('.').fold(row, |value, name| &value[name]);
+    figure["median"].as_f64().unwrap_or_else(|| panic!("{path}: {row:#}"))
+}
+
+pub fn pairs_share_a_link_and_each_gets_some() {
+    let rows = rows("share --protocol polyrail,tcp-cubic --rate 200 --size 16K");
+    let loads: Vec<(Option<u64>, Option<&str>)> = rows
+        .iter()
+        .filter(|row| row["protocol"] == "polyrail")
+        .map(|row| (row["pairs"].as_u64(), row["direction"].as_str()))
+        .collect();
+    assert_eq!(loads, [(Some(1), None), (Some(2), Some("same")), (Some(2), Some("opposite"))]);
+    for row in rows.iter().filter(|row| row["pairs"] == 2) {
+        let (least, most) = (median(row, "sharing.least_mbps"), median(row, "sharing.most_mbps"));
+        assert!(least > 0.0 && least <= most, "{row:#}");
+        assert!((0.5..=1.0001).contains(&median(row, "sharing.fairness")), "{row:#}");
+        assert!((median(row, "throughput_mbps") - least - most).abs() < 1.0, "{row:#}");
+    }
+}
+
+pub fn links_are_added_one_by_one() {
+    let rows = rows("links --protocol polyrail,mptcp --links 2 --rate 200");
+    let polyrail: Vec<u64> = rows
+        .iter()
+        .filter(|row| row["protocol"] == "polyrail" && median(row, "throughput_mbps") > 0.0)
+        .filter_map(|row| row["links"].as_u64())
+        .collect();
+    assert_eq!(polyrail, [1, 2]);
+}
+
+pub fn senders_answer_one_receiver_together() {
+    let rows = rows("incast --protocol polyrail,tcp-cubic,udp --senders 3 --rate 200 --size 8K");
+    let protocols: Vec<&str> = rows.iter().filter_map(|row| row["protocol"].as_str()).collect();
+    assert_eq!(protocols, ["polyrail", "tcp-cubic"], "an answer that may be lost is not waited for");
+    for row in &rows {
+        assert_eq!(row["senders"], 3);
+        // Three answers of 8 KiB take longer than one does at 200 Mbit/s.
+        assert!(median(row, "latency_us.p50") > 327.0, "{row:#}");
+    }
+}
+
+pub fn messages_at_a_fixed_rate_are_timed_from_when_they_were_due() {
+    let rows = rows("openloop --protocol polyrail,tcp-nodelay --arrivals 500,2000 --wait block");
+    let rates: Vec<u64> = rows.iter().filter_map(|row| row["arrivals_per_s"].as_u64()).collect();
+    assert_eq!(rates, [500, 500, 2000, 2000]);
+    for row in &rows {
+        let (corrected, raw) = (median(row, "latency_us.p99"), median(row, "raw_latency_us.p99"));
+        assert!(raw > 0.0 && raw <= corrected, "{row:#}");
+    }
+}
+
+pub fn what_is_offered_and_what_is_received_are_two_figures() {
+    let rows = rows("datagram --protocol udp,tcp-cubic --offer 20,0 --size 1000 --wait block");
+    let offers: Vec<u64> = rows.iter().filter_map(|row| row["offer"].as_u64()).collect();
+    assert_eq!(offers, [20, 20, 0, 0]);
+    for row in &rows {
+        assert!(median(row, "offered_mbps") > 0.0 && median(row, "throughput_mbps") > 0.0, "{row:#}");
+    }
+}
+
+pub fn streams_go_side_by_side_and_buffers_are_set() {
+    let rows = rows("stream --protocol polyrail,tcp-cubic --streams 3 --rate 200 --size 16K");
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["streams"] == 3), "{rows:#?}");
+    let rows = self::rows("buffer --protocol tcp-cubic --size 1K,4K --socket-buffer-max 4K,64K --rate 200");
+    let buffers: Vec<u64> = rows.iter().filter_map(|row| row["socket_buffer_max"].as_u64()).collect();
+    assert_eq!(buffers, [4096, 65536, 4096, 65536]);
+}
