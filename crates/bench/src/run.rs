@@ -241,8 +241,9 @@ impl Run<'_> {
     fn title(&self, repetition: u32, protocol: &dyn Protocol, point: &Point) -> String {
         let (count, workload) = (self.plan.repeat, self.plan.workload.name());
         let load = point.load.name();
-        let title =
-            format!("{}/{count} {workload} {} {} B {load}", repetition + 1, protocol.name(), point.size);
+        let buffer = point.socket_buffer_max.map_or(String::new(), |bytes| format!("sockets {bytes} B "));
+        let (number, protocol, size) = (repetition + 1, protocol.name(), point.size);
+        let title = format!("{number}/{count} {workload} {protocol} {size} B {buffer}{load}");
         title.trim_end().to_owned()
     }
 

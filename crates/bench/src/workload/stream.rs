@@ -37,7 +37,7 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
             match &mut paced {
                 None => stamp(&mut message, sent),
                 Some(paced) => {
-                    if !paced.prepare(&mut message, sent, job) {
+                    if !paced.prepare(pipe, &mut message, sent, job)? {
                         break;
                     }
                 }
@@ -74,20 +74,30 @@ struct Paced {
 
 impl Paced {
     /// Makes the message ready to be sent, once it is due; false: that is some time off.
-    fn prepare(&mut self, message: &mut [u8], number: u64, job: &Job) -> bool {
+    fn prepare(
+        &mut self,
+        pipe: &mut dyn Pipe,
+        message: &mut [u8],
+        number: u64,
+        job: &Job,
+    ) -> io::Result<bool> {
         if self.prepared == Some(number) {
-            return true;
+            return Ok(true);
         }
         let due_ns = self.pace.due_ns(self.start_ns, number);
+        if machine_ns() < due_ns {
+            // What was kept back to be sent with more would be late for no reason.
+            pipe.flush()?;
+        }
         if !wait_until(due_ns, job.setup.wait, PACE_WAIT_NS_MAX) {
-            return false;
+            return Ok(false);
         }
         stamp(message, number);
         if job.workload.carries_times() {
             stamp_times(message, [due_ns, machine_ns()]);
         }
         self.prepared = Some(number);
-        true
+        Ok(true)
     }
 }
 
