@@ -49,6 +49,12 @@ pub(super) fn render(document: &Document) -> String {
 
 /// The figures of a row that are not about speed.
 fn details(text: &mut String, row: &Row) {
+    cut_details(text, row);
+    load_details(text, row);
+    cost_details(text, row);
+}
+
+fn cut_details(text: &mut String, row: &Row) {
     for gaps in &row.gaps {
         let (raw, net) = (gaps.gap_ms, gaps.gap_net_ms);
         let _ = writeln!(
@@ -77,6 +83,9 @@ fn details(text: &mut String, row: &Row) {
         let (p50, p99, max) = (short(calm.p50), short(calm.p99), short(calm.max));
         let _ = writeln!(text, "{} undisturbed: late by p50 {p50} p99 {p99} max {max} us", row.protocol);
     }
+}
+
+fn load_details(text: &mut String, row: &Row) {
     if let Some(raw) = &row.raw_latency_us {
         let [p50, p99, max] = [&raw.p50, &raw.p99, &raw.max].map(|spread| short(spread.median));
         let _ = writeln!(
@@ -96,6 +105,9 @@ fn details(text: &mut String, row: &Row) {
             conditions(row)
         );
     }
+}
+
+fn cost_details(text: &mut String, row: &Row) {
     if let Some(idle) = &row.idle {
         let pair = |sides: &Sides<Spread>| {
             format!("{} and {}", short(sides.sender.median), short(sides.receiver.median))
