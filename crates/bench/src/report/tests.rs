@@ -136,3 +136,39 @@ fn an_unavailable_protocol_is_named_once_with_its_reason() {
     assert_eq!(value["unavailable"].as_array().unwrap().len(), 1);
     assert!(report.table().contains("mptcp cannot run here: not in this kernel"));
 }
+
+#[test]
+fn repetitions_end_once_every_interval_is_narrow_and_not_before_six() {
+    let steady = |count: usize| series("stream", "mptcp", (0..count).map(|_| stream_sample(500)).collect());
+    let noisy = |step: u64| {
+        series("stream", "tcp-cubic", (0..12).map(|n| stream_sample(500 + step * (n % 4))).collect())
+    };
+    let tight = |all: &[Series], versus: &[(String, String)], percent| is_tight(all.iter(), versus, percent);
+    let asked = [("mptcp".to_owned(), "tcp-cubic".to_owned())];
+    assert!(!tight(&[steady(5)], &[], 5.0), "five say nothing of an interval");
+    assert!(tight(&[steady(6)], &[], 5.0));
+    assert!(!tight(&[], &[], 5.0));
+    assert!(!tight(&[steady(12), noisy(100)], &asked, 5.0), "500 to 800 is not within 5 %");
+    assert!(tight(&[steady(12), noisy(5)], &asked, 5.0));
+    // A protocol that fails each time does not keep the others going.
+    let failing = Sample { error: Some("no".to_owned()), ..stream_sample(1) };
+    assert!(tight(&[steady(12), series("stream", "udp", vec![failing; 12])], &[], 5.0));
+}
+
+#[test]
+fn pairs_side_by_side_add_up_and_show_their_shares() {
+    let pair = |mbps| {
+        let sample = stream_sample(mbps);
+        (sample.sender, sample.receiver)
+    };
+    let sample = Sample { further: vec![pair(300), pair(100)], ..stream_sample(200) };
+    let mut report = Report::new();
+    report.add(series("share --pairs 3 --direction same", "tcp-cubic", vec![sample]));
+    let row = &parsed(&report)["results"][0];
+    assert_eq!(row["throughput_mbps"]["median"], 600.0);
+    assert_eq!(row["sharing"]["least_mbps"]["median"], 100.0);
+    assert_eq!(row["sharing"]["most_mbps"]["median"], 300.0);
+    // Three sides with half a core each, for 75 MB in a second.
+    let per_gb = row["cpu_s_per_gb"]["receiver"]["median"].as_f64().unwrap();
+    assert!((per_gb - 1.5 / 0.075).abs() < 1e-9, "{per_gb}");
+}
