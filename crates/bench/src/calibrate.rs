@@ -1,16 +1,14 @@
-//! The machine's own pulse, taken before each repetition: how dear a cache line is between the two cores, and how
-//! often a core is taken away.
+//! The machine's own pulse, taken before, between and after the samples: how dear a cache line is between the two
+//! cores, how fast memory is copied, what the clock and a sleep cost, and how often a core is taken away.
 //!
 //! On a virtual machine the first can change fourfold within seconds, which no median over repetitions heals; a
 //! figure without it cannot be compared with another day's.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod measure;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::now_ns;
-use crate::process::{core_count, pin_thread};
+use crate::process::core_count;
 
 /// State of the machine at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,99 +16,142 @@ pub struct Calibration {
     /// One way of a cache line between core 0 and core 1, in ns, median of batches; absent on one core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cacheline_ns: Option<f64>,
+    /// Copying 8 MiB on core 0, in 10^9 bytes per second (each counted once), the best of a few.
+    pub memcpy_gb_per_s: f64,
+    /// One reading of the clock that all figures come from, in ns, median of batches.
+    pub clock_ns: f64,
+    /// How late a sleep of 100 us ends on core 0, in us, median of a few.
+    pub sleep_late_us: f64,
     /// Longest time that core 0 was away from a spinning thread within 5 ms, in us.
     pub stall_max_us: f64,
     /// Sum of the interruptions above 5 us in those 5 ms, in us.
     pub stall_sum_us: f64,
+    /// How many interruptions there were in those 5 ms, by length.
+    pub stalls: StallCounts,
 }
 
-const BATCHES: usize = 20;
-const ROUNDS: u64 = 500;
-const STALL_WATCH_NS: u64 = 5_000_000;
-const STALL_NS_MIN: u64 = 5_000;
+/// Interruptions by length; the longer ones count to the shorter kinds, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallCounts {
+    /// Longer than 5 us.
+    pub over_5us: u32,
+    /// Longer than 50 us.
+    pub over_50us: u32,
+    /// Longer than 500 us.
+    pub over_500us: u32,
+    /// Longer than 5 ms.
+    pub over_5ms: u32,
+}
 
-/// Takes the pulse; about 10 ms.
+/// Takes the pulse; 20 to 30 ms.
 pub(crate) fn calibrate() -> Calibration {
-    let cacheline_ns = if core_count() > 1 { cache_line() } else { None };
-    let (stall_max_us, stall_sum_us) = std::thread::spawn(stalls).join().unwrap_or((0.0, 0.0));
-    Calibration { cacheline_ns, stall_max_us, stall_sum_us }
-}
-
-fn cache_line() -> Option<f64> {
-    /// A line of its own, so that nothing else moves with the ball.
-    #[repr(align(128))]
-    struct Ball(AtomicU64);
-
-    let ball = Ball(AtomicU64::new(0));
-    let start = Barrier::new(2);
-    let total = BATCHES as u64 * ROUNDS;
-    let mut batches = Vec::with_capacity(BATCHES);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Where pinning is refused the figure is that of the scheduler's choice: still worth recording.
-            let _ = pin_thread(1);
-            start.wait();
-            for round in 0..total {
-                await_value(&ball.0, 2 * round + 1);
-                ball.0.store(2 * round + 2, Ordering::Release);
-            }
-        });
-        let thrower = scope.spawn(|| {
-            let _ = pin_thread(0);
-            start.wait();
-            let mut times = Vec::with_capacity(BATCHES);
-            for batch in 0..BATCHES as u64 {
-                let start_ns = now_ns();
-                for round in batch * ROUNDS..(batch + 1) * ROUNDS {
-                    ball.0.store(2 * round + 1, Ordering::Release);
-                    await_value(&ball.0, 2 * round + 2);
-                }
-                times.push((now_ns() - start_ns) as f64 / (2 * ROUNDS) as f64);
-            }
-            times
-        });
-        batches = thrower.join().unwrap_or_default();
-    });
-    crate::stats::median(&batches)
-}
-
-fn await_value(ball: &AtomicU64, value: u64) {
-    let mut polls = 0_u32;
-    while ball.load(Ordering::Acquire) != value {
-        std::hint::spin_loop();
-        polls += 1;
-        // With both threads on one core, spinning would last a whole time slice.
-        if polls > 20_000 {
-            std::thread::yield_now();
-        }
+    let cacheline_ns = if core_count() > 1 { measure::cache_line_ns() } else { None };
+    let stalls = measure::stalls();
+    Calibration {
+        cacheline_ns,
+        memcpy_gb_per_s: measure::memcpy_gb_per_s(),
+        clock_ns: measure::clock_ns(),
+        sleep_late_us: measure::sleep_late_us(),
+        stall_max_us: stalls.max_ns as f64 / 1e3,
+        stall_sum_us: stalls.sum_ns as f64 / 1e3,
+        stalls: stalls.counts,
     }
 }
 
-fn stalls() -> (f64, f64) {
-    let _ = pin_thread(0);
-    let start_ns = now_ns();
-    let (mut last_ns, mut max_ns, mut sum_ns) = (start_ns, 0, 0);
-    while last_ns - start_ns < STALL_WATCH_NS {
-        let now = now_ns();
-        let gap_ns = now - last_ns;
-        if gap_ns > STALL_NS_MIN {
-            sum_ns += gap_ns;
-        }
-        max_ns = max_ns.max(gap_ns);
-        last_ns = now;
-    }
-    (max_ns as f64 / 1e3, sum_ns as f64 / 1e3)
+/// Two pulses whose cache-line times differ by more than this factor belong to different phases of the machine. Within a
+/// phase the median of batches moves by some 20 %; between the two cores being near each other and far apart lies a
+/// factor of 3 to 4. The bound is the middle, as factors go.
+pub(crate) const PHASE_FACTOR: f64 = 1.6;
+
+/// The pulses just before and just after a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Pulses {
+    /// Just before.
+    pub(crate) before: Calibration,
+    /// Just after; absent if the run was interrupted there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<Calibration>,
+    /// How many samples were taken here before this one and thrown away, because the machine changed phase.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) retaken: u32,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Pulses {
+    /// Whether the machine was in one phase before and after.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.is_one_phase_with(self)
+    }
+
+    /// Whether two samples, from the beginning to the end of each, saw one phase. Where there is one core only there are
+    /// no phases.
+    pub(crate) fn is_one_phase_with(&self, other: &Self) -> bool {
+        let pulses = [Some(self.before), self.after, Some(other.before), other.after];
+        let times_ns = pulses.into_iter().flatten().filter_map(|pulse| pulse.cacheline_ns);
+        let (shortest, longest) = times_ns
+            .fold((f64::INFINITY, 0.0_f64), |(shortest, longest), ns| (shortest.min(ns), longest.max(ns)));
+        longest <= PHASE_FACTOR * shortest
+    }
+}
+
+/// A pulse and pulses for tests that are about something else.
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    pub(crate) fn pulse_for_tests(cacheline_ns: Option<f64>) -> Calibration {
+        Calibration {
+            cacheline_ns,
+            memcpy_gb_per_s: 20.0,
+            clock_ns: 25.0,
+            sleep_late_us: 60.0,
+            stall_max_us: 1.0,
+            stall_sum_us: 0.0,
+            stalls: StallCounts::default(),
+        }
+    }
+
+    pub(crate) fn pulses_for_tests(before_ns: f64, after_ns: f64) -> Pulses {
+        let [before, after] = [before_ns, after_ns].map(|ns| pulse_for_tests(Some(ns)));
+        Pulses { before, after: Some(after), retaken: 0 }
+    }
+
     #[test]
-    fn the_ball_comes_back_and_takes_time() {
-        let calibration = calibrate();
-        assert!(calibration.cacheline_ns.is_none_or(|ns| ns > 1.0), "{calibration:?}");
-        assert!(calibration.stall_max_us > 0.0);
-        assert!(calibration.stall_sum_us == 0.0 || calibration.stall_sum_us >= calibration.stall_max_us);
+    fn every_part_of_the_pulse_takes_time_and_the_longest_stall_is_among_those_counted() {
+        let pulse = calibrate();
+        assert!(pulse.cacheline_ns.is_none_or(|ns| ns > 1.0), "{pulse:?}");
+        assert!(pulse.memcpy_gb_per_s > 0.0 && pulse.memcpy_gb_per_s.is_finite(), "{pulse:?}");
+        assert!(pulse.clock_ns > 1.0, "{pulse:?}");
+        assert!(pulse.sleep_late_us > 0.0, "{pulse:?}");
+        assert!(pulse.stall_max_us > 0.0);
+        assert!(pulse.stall_sum_us == 0.0 || pulse.stall_sum_us >= pulse.stall_max_us);
+        assert_eq!(pulse.stalls.over_5us > 0, pulse.stall_max_us > 5.0, "{pulse:?}");
+        assert_eq!(pulse.stalls.over_500us > 0, pulse.stall_max_us > 500.0, "{pulse:?}");
+    }
+
+    #[test]
+    fn a_phase_ends_where_the_cache_line_time_changes_by_more_than_the_factor_either_way() {
+        assert!(pulses_for_tests(50.0, 50.0).is_steady());
+        assert!(pulses_for_tests(50.0, 80.0).is_steady() && pulses_for_tests(80.0, 50.0).is_steady());
+        assert!(!pulses_for_tests(50.0, 81.0).is_steady() && !pulses_for_tests(81.0, 50.0).is_steady());
+    }
+
+    #[test]
+    fn two_samples_are_of_one_phase_only_if_all_their_pulses_are() {
+        let (near, far) = (pulses_for_tests(50.0, 60.0), pulses_for_tests(200.0, 190.0));
+        assert!(near.is_one_phase_with(&pulses_for_tests(70.0, 45.0)));
+        assert!(!near.is_one_phase_with(&far) && !far.is_one_phase_with(&near));
+        assert!(!near.is_one_phase_with(&pulses_for_tests(55.0, 200.0)));
+    }
+
+    #[test]
+    fn a_machine_of_one_core_has_no_phases_and_a_missing_pulse_proves_no_change() {
+        let alone = Pulses { before: pulse_for_tests(None), after: Some(pulse_for_tests(None)), retaken: 0 };
+        assert!(alone.is_steady());
+        assert!(Pulses { before: pulse_for_tests(Some(50.0)), after: None, retaken: 0 }.is_steady());
     }
 }

@@ -8,7 +8,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
-use crate::calibrate::Calibration;
+use crate::calibrate::{PHASE_FACTOR, Pulses};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
@@ -109,7 +109,7 @@ impl Case {
 #[derive(Debug)]
 pub(crate) struct Series {
     case: Case,
-    samples: Vec<(u32, Sample, Calibration)>,
+    samples: Vec<(u32, Sample, Pulses)>,
 }
 
 impl Series {
@@ -117,8 +117,8 @@ impl Series {
         Self { case, samples: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, repetition: u32, sample: Sample, calibration: Calibration) {
-        self.samples.push((repetition, sample, calibration));
+    pub(crate) fn add(&mut self, repetition: u32, sample: Sample, pulses: Pulses) {
+        self.samples.push((repetition, sample, pulses));
     }
 
     /// The figure that is compared, by repetition: throughput, rate, or median round trip.
@@ -168,6 +168,7 @@ impl Series {
             notes
                 .push("its own threads share the cores with two that spin: see also --wait block".to_owned());
         }
+        notes.extend(self.phase_notes());
         notes.sort();
         notes.dedup();
         Row {
@@ -212,7 +213,7 @@ impl Series {
             damaged: sum(&damaged),
             tool_ns: case.tool,
             limited_by: self.limited_by(),
-            calibration: self.samples.iter().map(|(_, _, calibration)| *calibration).collect(),
+            calibration: self.samples.iter().map(|(_, _, pulses)| *pulses).collect(),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
             notes,
         }
@@ -254,6 +255,23 @@ impl Series {
             ));
         }
         notes
+    }
+
+    /// How far the machine's phases are in the samples.
+    fn phase_notes(&self) -> Vec<String> {
+        let pulses = || self.samples.iter().map(|(_, _, pulses)| pulses);
+        let (all, unsteady) = (self.samples.len(), pulses().filter(|pulses| !pulses.is_steady()).count());
+        let retaken: u32 = pulses().map(|pulses| pulses.retaken).sum();
+        let kept = (unsteady > 0).then(|| {
+            format!(
+                "{unsteady} of {all} samples were taken while the machine changed phase: a cache line took over \
+                 {PHASE_FACTOR} times longer on one side of them"
+            )
+        });
+        let discarded = (retaken > 0).then(|| {
+            format!("{retaken} samples were thrown away and taken again: the machine changed phase")
+        });
+        kept.into_iter().chain(discarded).collect()
     }
 
     /// What a protocol did that it had promised not to do.
@@ -432,8 +450,13 @@ impl Report {
 
 fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     let seconds = second.figures();
-    let pairs: Vec<(f64, f64)> =
-        first.figures().iter().filter_map(|(repetition, a)| Some((*a, *seconds.get(repetition)?))).collect();
+    let paired: Vec<(u32, (f64, f64))> = first
+        .figures()
+        .iter()
+        .filter_map(|(repetition, a)| Some((*repetition, (*a, *seconds.get(repetition)?))))
+        .collect();
+    let pairs: Vec<(f64, f64)> = paired.iter().map(|(_, pair)| *pair).collect();
+    let mixed_phase = paired.iter().filter(|(repetition, _)| is_mixed(first, second, *repetition)).count();
     // A fixed seed: the same samples give the same interval.
     let ratio = paired_ratio(&pairs, 1)?;
     let name = format!(
@@ -443,7 +466,18 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
         first.figure_name(),
         first.case.conditions()
     );
-    Some(RatioRow { name, ratio })
+    Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase) })
+}
+
+/// Whether the two samples of a repetition saw more than one phase of the machine.
+fn is_mixed(first: &Series, second: &Series, repetition: u32) -> bool {
+    let pulses = |series: &Series| {
+        series.samples.iter().find(|(number, _, _)| *number == repetition).map(|(_, _, pulses)| *pulses)
+    };
+    match (pulses(first), pulses(second)) {
+        (Some(a), Some(b)) => !a.is_one_phase_with(&b),
+        _ => false,
+    }
 }
 
 /// Whether the intervals of all ratios, or of all figures where there are no ratios, reach no further than `percent` from

@@ -3,6 +3,7 @@
 mod conduct;
 mod live;
 mod pair;
+mod phase;
 mod side;
 
 use std::io::Write;
@@ -213,6 +214,7 @@ impl Run<'_> {
         series: &mut [(&'static dyn Protocol, Series)],
     ) -> Result<(), String> {
         let mut order: Vec<usize> = (0..series.len()).collect();
+        let mut last_pulse = None;
         for repetition in 0..self.plan.repeat {
             // Each takes its turn at being first: what one leaves behind would else always meet the same next one.
             if repetition > 0 && !order.is_empty() {
@@ -223,11 +225,20 @@ impl Run<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
                 }
-                let calibration = pair::pulse(command(None, 0)?)?;
-                let mut live = Live::new(self.title(repetition, *protocol, point));
-                let sample = self.one(testbed, *protocol, point, &mut live)?;
-                live.end(&sample, self.plan.workload);
-                series.add(repetition, sample, calibration);
+                let workload = self.plan.workload;
+                let take = || {
+                    let mut live = Live::new(self.title(repetition, *protocol, point));
+                    let sample = self.one(testbed, *protocol, point, &mut live)?;
+                    live.end(&sample, workload);
+                    Ok(sample)
+                };
+                let again = |sample: &Sample| {
+                    !self.stop.load(Ordering::Relaxed)
+                        && phase::may_retake(workload, protocol.reliable(), sample)
+                };
+                let pulse = || pair::pulse(command(None, 0)?);
+                let (sample, pulses) = phase::steady(&mut last_pulse, pulse, take, again)?;
+                series.add(repetition, sample, pulses);
             }
             if let Some(percent) = self.plan.tight_percent
                 && is_tight(series.iter().map(|(_, series)| series), &self.plan.versus, percent)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
-use crate::calibrate::Calibration;
+use crate::calibrate::Pulses;
 use crate::host::Host;
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
@@ -91,8 +91,8 @@ pub(super) struct Row {
     pub(super) tool_ns: Option<ToolCost>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limited_by: Option<&'static str>,
-    /// The machine's pulse before each repetition.
-    pub(super) calibration: Vec<Calibration>,
+    /// The machine's pulse before and after each sample.
+    pub(super) calibration: Vec<Pulses>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -178,6 +178,9 @@ pub(super) struct RatioRow {
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) ratio: Ratio,
+    /// Pairs whose two samples saw more than one phase of the machine; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mixed_phase: Option<usize>,
 }
 
 /// A protocol that was asked for and cannot run here.

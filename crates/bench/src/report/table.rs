@@ -35,9 +35,10 @@ pub(super) fn render(document: &Document) -> String {
     }
     for row in &document.ratios {
         let ratio = &row.ratio;
+        let mixed = row.mixed_phase.map_or(String::new(), |count| format!(", {count} in mixed phases"));
         let _ = writeln!(
             text,
-            "{}  {:.3}  (95 %: {:.3} to {:.3}, {} pairs)",
+            "{}  {:.3}  (95 %: {:.3} to {:.3}, {} pairs{mixed})",
             row.name, ratio.median, ratio.low, ratio.high, ratio.pairs
         );
     }

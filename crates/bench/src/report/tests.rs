@@ -2,6 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::args::tests::parse;
+use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::protocol::find;
@@ -11,10 +12,6 @@ fn parsed(report: &Report) -> Value {
     assert_eq!(value["schema"], SCHEMA);
     assert!(value["host"].is_object() && value["results"].is_array() && value["ratios"].is_array());
     value
-}
-
-fn calibration() -> Calibration {
-    Calibration { cacheline_ns: Some(50.0), stall_max_us: 1.0, stall_sum_us: 0.0 }
 }
 
 fn stream_sample(mbps: u64) -> Sample {
@@ -29,11 +26,16 @@ fn stream_sample(mbps: u64) -> Sample {
 }
 
 fn series(line: &str, protocol: &str, samples: Vec<Sample>) -> Series {
+    let near = |sample| (sample, pulses_for_tests(50.0, 50.0));
+    series_in_phases(line, protocol, samples.into_iter().map(near).collect())
+}
+
+fn series_in_phases(line: &str, protocol: &str, samples: Vec<(Sample, Pulses)>) -> Series {
     let plan = parse(line).unwrap().plan().unwrap();
     let case = Case::new(&plan, find(protocol).unwrap(), &plan.environments[0], &plan.points[0]);
     let mut series = Series::new(case);
-    for (repetition, sample) in (0..).zip(samples) {
-        series.add(repetition, sample, calibration());
+    for (repetition, (sample, pulses)) in (0..).zip(samples) {
+        series.add(repetition, sample, pulses);
     }
     series
 }
@@ -171,4 +173,35 @@ fn pairs_side_by_side_add_up_and_show_their_shares() {
     // Three sides with half a core each, for 75 MB in a second.
     let per_gb = row["cpu_s_per_gb"]["receiver"]["median"].as_f64().unwrap();
     assert!((per_gb - 1.5 / 0.075).abs() < 1e-9, "{per_gb}");
+}
+
+#[test]
+fn samples_across_a_change_of_phase_are_counted_on_the_row_and_on_the_ratio() {
+    let (near, far) = (pulses_for_tests(50.0, 55.0), pulses_for_tests(200.0, 190.0));
+    let across = Pulses { retaken: 2, ..pulses_for_tests(50.0, 200.0) };
+    let samples = |phases: [Pulses; 3]| phases.map(|pulses| (stream_sample(100), pulses)).to_vec();
+    let mut report = Report::new();
+    report.add(series_in_phases("stream", "mptcp", samples([near, near, across])));
+    report.add(series_in_phases("stream", "tcp-cubic", samples([near, far, near])));
+    report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+    let value = parsed(&report);
+    assert_eq!(value["ratios"][0]["mixed_phase"], 2, "{value}");
+    let notes = value["results"][0]["notes"].to_string();
+    assert!(notes.contains("1 of 3 samples were taken while the machine changed phase"), "{notes}");
+    assert!(notes.contains("2 samples were thrown away and taken again"), "{notes}");
+    let pulses = &value["results"][0]["calibration"][2];
+    assert_eq!((&pulses["before"]["cacheline_ns"], &pulses["retaken"]), (&50.0.into(), &2.into()));
+    assert!(!value["results"][1]["notes"].to_string().contains("phase"));
+    assert!(report.table().contains("3 pairs, 2 in mixed phases"), "{}", report.table());
+}
+
+#[test]
+fn a_ratio_within_one_phase_has_no_count_of_mixed_pairs() {
+    let mut report = Report::new();
+    report.add(series("stream", "mptcp", vec![stream_sample(200)]));
+    report.add(series("stream", "tcp-cubic", vec![stream_sample(100)]));
+    report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+    let value = parsed(&report);
+    assert!(value["ratios"][0].get("mixed_phase").is_none(), "{value}");
+    assert!(value["results"][0]["calibration"][0].get("retaken").is_none());
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::*;
 use crate::args::tests::parse;
 use crate::args::{FlowClass, Load, Plan, SendKind};
-use crate::calibrate::Calibration;
+use crate::calibrate::tests::pulses_for_tests;
 use crate::control::Setup;
 use crate::pace::Pace;
 use crate::protocol::{Listener, Protocol};
@@ -218,7 +218,7 @@ fn measured_over(
     });
     let mut series =
         Series::new(Case::new(plan, &Mock, &plan.environments[0], &plan.points[0]).with_tool(tool));
-    series.add(0, sample.clone(), Calibration { cacheline_ns: None, stall_max_us: 1.0, stall_sum_us: 0.0 });
+    series.add(0, sample.clone(), pulses_for_tests(50.0, 50.0));
     let mut report = Report::new();
     report.add(series);
     let document: Value = serde_json::from_str(&report.json()).unwrap();
