@@ -5,6 +5,7 @@ mod mptcp;
 mod packet_socket;
 mod pipes;
 mod polyrail;
+mod shared_memory;
 mod stream_socket;
 mod tcp;
 mod transaction;
@@ -224,6 +225,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
     ];
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);
+    list.extend([&shared_memory::CACHE_LINE, &shared_memory::MEMCPY].map(|p| p as &dyn Protocol));
     #[cfg(feature = "zmq")]
     list.push(&zmq::Zmq);
     list

@@ -13,7 +13,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("bearer", &["shm", "sys"]),
     ("node", &["proto", "bearer", "shm", "sys"]),
     ("sim", &["node", "proto", "bearer"]),
-    ("bench", &["node", "sys"]),
+    ("bench", &["node", "shm", "sys"]),
     ("cli", &["bench", "node"]),
 ];
 
