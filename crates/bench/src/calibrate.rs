@@ -43,7 +43,7 @@ pub struct StallCounts {
     pub over_5ms: u32,
 }
 
-/// Takes the pulse; 20 to 30 ms.
+/// Takes the pulse; some 20 ms where nothing else runs.
 pub(crate) fn calibrate() -> Calibration {
     let cacheline_ns = if core_count() > 1 { measure::cache_line_ns() } else { None };
     let stalls = measure::stalls();
@@ -59,8 +59,8 @@ pub(crate) fn calibrate() -> Calibration {
 }
 
 /// Two pulses whose cache-line times differ by more than this factor belong to different phases of the machine. Within a
-/// phase the median of batches moves by some 20 %; between the two cores being near each other and far apart lies a
-/// factor of 3 to 4. The bound is the middle, as factors go.
+/// phase the median of batches moves by some 20 % either way; from one to the next (about 15, 35 and 200 ns were seen on
+/// one machine) it is a factor of more than 2. The bound lies between.
 pub(crate) const PHASE_FACTOR: f64 = 1.6;
 
 /// The pulses just before and just after a sample.

@@ -1,10 +1,16 @@
 //! The machine that a report was made on: figures without it mean nothing.
 
+mod devices;
+mod system;
+
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
 use crate::process::core_count;
+
+pub(crate) use devices::{Device, DeviceRow};
+pub(crate) use system::System;
 
 /// What is recorded of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,8 +35,10 @@ pub struct Host {
     pub version: String,
     /// Whether this program was built with optimisation: without, a protocol inside it cannot be judged.
     pub optimized: bool,
+    /// How the system is set up.
+    #[serde(flatten)]
+    pub(crate) system: System,
 }
-
 impl Host {
     /// Looks at this machine.
     pub fn here() -> Self {
@@ -58,6 +66,7 @@ impl Host {
                 .unwrap_or(0.0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             optimized: !cfg!(debug_assertions),
+            system: System::here(),
         }
     }
 }

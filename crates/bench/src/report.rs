@@ -12,6 +12,7 @@ use crate::calibrate::{PHASE_FACTOR, Pulses};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
+use crate::host::DeviceRow;
 use crate::process::core_count;
 use crate::protocol::Protocol;
 use crate::run::Sample;
@@ -395,6 +396,10 @@ impl Report {
         if !self.document.unavailable.contains(&entry) {
             self.document.unavailable.push(entry);
         }
+    }
+
+    pub(crate) fn add_devices(&mut self, devices: impl IntoIterator<Item = DeviceRow>) {
+        self.document.devices.extend(devices);
     }
 
     pub(crate) fn add(&mut self, series: Series) {

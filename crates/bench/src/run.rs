@@ -21,6 +21,7 @@ use crate::args::{
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
+use crate::host::{Device, DeviceRow};
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::pace::Pace;
 use crate::process::core_count;
@@ -171,6 +172,9 @@ impl Run<'_> {
         let opposite = |point: &Point| matches!(point.load, Load::Pairs(2.., FlowDirection::Opposite));
         let both = self.plan.points.iter().any(opposite);
         let receivers = if both { &[RECEIVER_NODE, SENDER_NODE][..] } else { &[RECEIVER_NODE] };
+        if self.protocols.iter().any(|protocol| protocol.reach() == Reach::Network) {
+            self.report.add_devices(devices(testbed, environment));
+        }
         let mut ready = Vec::new();
         for &protocol in &self.protocols {
             match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, receivers)) {
@@ -379,6 +383,22 @@ fn testbed(environment: &Environment) -> Result<Testbed, NetnsError> {
     let name = format!("bench-{}", std::process::id());
     let links = environment.rates.iter().zip(&environment.losses).map(link).collect();
     Testbed::create(Spec { nodes: environment.nodes, ..Spec::pair(name, links) })
+}
+
+/// What is recorded of the devices that messages leave the sender by.
+fn devices(testbed: Option<&Testbed>, environment: &Environment) -> Vec<DeviceRow> {
+    let look = |name: String| {
+        let device = Device::look(&name, |program| match testbed {
+            Some(testbed) => testbed.command(SENDER_NODE, program),
+            None => Command::new(program),
+        });
+        let (rate_mbit, loss_percent) = (environment.rates.clone(), environment.losses.clone());
+        DeviceRow { placement: environment.placement, rate_mbit, loss_percent, device }
+    };
+    match testbed {
+        Some(testbed) => (0..testbed.spec().links.len()).map(|link| look(device(link))).collect(),
+        None => vec![look("lo".to_owned())],
+    }
 }
 
 /// Whether a protocol can do this at all, or the reason why not.

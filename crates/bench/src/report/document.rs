@@ -6,7 +6,7 @@ use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::Pulses;
-use crate::host::Host;
+use crate::host::{DeviceRow, Host};
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
 use crate::workload::{ToolCost, Workload};
@@ -15,6 +15,9 @@ use crate::workload::{ToolCost, Workload};
 pub(super) struct Document {
     schema: &'static str,
     pub(super) host: Host,
+    /// Devices that were measured over, for each environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) devices: Vec<DeviceRow>,
     pub(super) results: Vec<Row>,
     pub(super) ratios: Vec<RatioRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -26,7 +29,8 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn here() -> Self {
         let (results, ratios, unavailable) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema: SCHEMA, host: Host::here(), results, ratios, unavailable, error: None }
+        let devices = Vec::new();
+        Self { schema: SCHEMA, host: Host::here(), devices, results, ratios, unavailable, error: None }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
+use crate::host::DeviceRow;
 use crate::stats::Spread;
 use crate::workload::Workload;
 
@@ -15,6 +16,7 @@ pub(super) fn render(document: &Document) -> String {
     if !host.optimized {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
     }
+    devices(&mut text, &document.devices);
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
@@ -46,6 +48,22 @@ pub(super) fn render(document: &Document) -> String {
         let _ = writeln!(text, "{} cannot run here: {}", entry.protocol, entry.reason);
     }
     text
+}
+
+/// A line for devices that are alike.
+fn devices(text: &mut String, rows: &[DeviceRow]) {
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let (name, summary) = (row.device.name.as_str(), row.device.summary());
+        match told.iter_mut().find(|(known, _)| *known == summary) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => told.push((summary, vec![name])),
+        }
+    }
+    for (summary, names) in told {
+        let _ = writeln!(text, "{}: {summary}", names.join(", "));
+    }
 }
 
 /// The figures of a row that are not about speed.

@@ -5,6 +5,7 @@ use crate::args::tests::parse;
 use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
+use crate::host::Device;
 use crate::protocol::find;
 
 fn parsed(report: &Report) -> Value {
@@ -204,4 +205,24 @@ fn a_ratio_within_one_phase_has_no_count_of_mixed_pairs() {
     let value = parsed(&report);
     assert!(value["ratios"][0].get("mixed_phase").is_none(), "{value}");
     assert!(value["results"][0]["calibration"][0].get("retaken").is_none());
+}
+
+#[test]
+fn devices_are_in_the_document_and_those_alike_share_a_line_of_the_table() {
+    let device = |name: &str, rate: Option<u32>| DeviceRow {
+        placement: Placement::Inter,
+        rate_mbit: vec![rate],
+        loss_percent: vec![0.0],
+        device: Device::look(name, |_| std::process::Command::new("polyrail-no-such-program")),
+    };
+    let mut report = Report::new();
+    assert!(parsed(&report).get("devices").is_none());
+    report.add_devices([device("l0", None), device("l1", None), device("l0", Some(1000))]);
+    let value = parsed(&report);
+    assert_eq!(
+        (&value["devices"][1]["name"], &value["devices"][2]["rate_mbit"][0]),
+        (&"l1".into(), &1000.into())
+    );
+    let table = report.table();
+    assert!(table.lines().any(|line| line == "l0, l1: qdisc unknown"), "{table}");
 }
