@@ -244,7 +244,7 @@ impl Shared {
             self.looks.set(0);
             if self.other_has_ended()? {
                 // It may have done something before it ended, after the last look.
-                return look()?.ok_or_else(|| ended.into());
+                return look()?.ok_or_else(|| io::Error::new(ended, "the other process has ended"));
             }
         }
         Err(io::ErrorKind::WouldBlock.into())
