@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{NOT_DRAINING, Surroundings, Workload, play};
 use crate::check::{stamp, stamp_times};
 use crate::clock::{machine_ns, now_ns};
-use crate::control::{Job, Role, SideReport};
+use crate::control::{Job, Role};
 use crate::protocol::Pipe;
 
 /// The instrument's own time for a message, or for a round trip.
@@ -32,6 +32,10 @@ impl ToolCost {
 
 /// How long each side is watched.
 const WATCH_NS: u64 = 10_000_000;
+/// Messages of one batch. The quickest batch counts: in the others the core may have been away.
+const BATCH: u64 = 1_024;
+/// Batches that are watched at least, however long that takes.
+const BATCHES_MIN: u64 = 8;
 
 /// Takes the cost, in about an eighth of a second; none for workloads whose own code does not matter.
 pub(crate) fn cost(job: &Job) -> io::Result<Option<ToolCost>> {
@@ -39,31 +43,58 @@ pub(crate) fn cost(job: &Job) -> io::Result<Option<ToolCost>> {
         return Ok(None);
     }
     let timed = |role| Job { role, warmup_ns: 0, duration_ns: WATCH_NS, pace: None, flows: 1, ..job.clone() };
-    let mut nothing = Nothing { held: Vec::new() };
     let (never, resume) = (AtomicU64::new(NOT_DRAINING), AtomicBool::new(false));
+    let mut nothing = Nothing { held: Vec::new(), batches: Batches::default() };
     let around = Surroundings { drain: &never, resume: &resume, progress: &mut |_| {} };
-    let sender = play(&timed(Role::Sender), &mut nothing, true, around)?;
+    play(&timed(Role::Sender), &mut nothing, true, around)?;
+    let Some(sender_ns) = nothing.batches.message_ns() else { return Ok(None) };
     if job.workload == Workload::PingPong {
-        return Ok(per_message(&sender).map(|sender_ns| ToolCost { sender_ns, receiver_ns: None }));
+        return Ok(Some(ToolCost { sender_ns, receiver_ns: None }));
     }
     let drain = AtomicU64::new(NOT_DRAINING);
     let mut source = Source::new(job, &drain);
     let around = Surroundings { drain: &drain, resume: &resume, progress: &mut |_| {} };
-    let receiver = play(&timed(Role::Receiver), &mut source, true, around)?;
-    Ok(per_message(&sender).map(|sender_ns| ToolCost { sender_ns, receiver_ns: per_message(&receiver) }))
+    play(&timed(Role::Receiver), &mut source, true, around)?;
+    Ok(Some(ToolCost { sender_ns, receiver_ns: source.batches.message_ns() }))
 }
 
-fn per_message(report: &SideReport) -> Option<f64> {
-    (report.messages > 0).then(|| report.window_ns as f64 / report.messages as f64)
+/// Times batches of messages.
+#[derive(Default)]
+struct Batches {
+    count: u64,
+    begun_ns: u64,
+    best_ns: Option<u64>,
+}
+
+impl Batches {
+    /// One more message.
+    fn count(&mut self) {
+        if self.count.is_multiple_of(BATCH) {
+            let now = now_ns();
+            if self.count > 0 {
+                let batch_ns = now - self.begun_ns;
+                self.best_ns = Some(self.best_ns.map_or(batch_ns, |best_ns| best_ns.min(batch_ns)));
+            }
+            self.begun_ns = now;
+        }
+        self.count += 1;
+    }
+
+    /// The time for a message in the quickest batch, in ns.
+    fn message_ns(&self) -> Option<f64> {
+        self.best_ns.map(|batch_ns| batch_ns as f64 / BATCH as f64)
+    }
 }
 
 /// Takes every message at once; gives the last one back when it is asked.
 struct Nothing {
     held: Vec<u8>,
+    batches: Batches,
 }
 
 impl Pipe for Nothing {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        self.batches.count();
         // The first bytes and the last: all that an answer is known by.
         self.held.resize(message.len(), 0);
         let ends = message.len().min(8);
@@ -79,11 +110,11 @@ impl Pipe for Nothing {
     }
 }
 
-/// Has a message at every time, until the window must be over.
+/// Has a message at every time, until it was watched for long enough.
 struct Source<'a> {
     message: Vec<u8>,
     timed: bool,
-    count: u64,
+    batches: Batches,
     end_ns: u64,
     drain: &'a AtomicU64,
 }
@@ -91,7 +122,8 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn new(job: &Job, drain: &'a AtomicU64) -> Self {
         let timed = job.workload.carries_times();
-        Self { message: vec![0; job.setup.size], timed, count: 0, end_ns: now_ns() + 2 * WATCH_NS, drain }
+        let (message, batches) = (vec![0; job.setup.size], Batches::default());
+        Self { message, timed, batches, end_ns: now_ns() + WATCH_NS, drain }
     }
 }
 
@@ -101,16 +133,17 @@ impl Pipe for Source<'_> {
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        if self.count.is_multiple_of(1_024) && now_ns() > self.end_ns {
-            self.drain.store(self.count, Ordering::Relaxed);
+        let number = self.batches.count;
+        if number >= BATCH * BATCHES_MIN && number.is_multiple_of(BATCH) && now_ns() > self.end_ns {
+            self.drain.store(number, Ordering::Relaxed);
             return Ok(0);
         }
-        stamp(&mut self.message, self.count);
-        if self.timed && self.count.is_multiple_of(64) {
+        self.batches.count();
+        stamp(&mut self.message, number);
+        if self.timed && number.is_multiple_of(64) {
             stamp_times(&mut self.message, [machine_ns(); 2]);
         }
         sink(&self.message);
-        self.count += 1;
         Ok(1)
     }
 }
