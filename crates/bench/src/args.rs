@@ -1,6 +1,7 @@
 //! The command line of `bench`.
 
 mod failover;
+mod host;
 mod load;
 mod plan;
 #[cfg(test)]
@@ -16,6 +17,8 @@ use crate::workload::{Defaults, Workload};
 
 pub(crate) use failover::FailoverPlan;
 pub use failover::{FailoverArgs, FlowClass};
+pub(crate) use host::HostPlan;
+pub use host::{HostArgs, Placement, ServeArgs};
 pub use load::{FlowDirection, LoadArgs};
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -33,9 +36,10 @@ pub struct BenchArgs {
     /// Protocols, separated by commas; every available one if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub protocol: Vec<String>,
-    /// Between two nodes of a testbed (inter, if not given), or two processes of this node over loopback; separated by
-    /// commas, each measured in turn.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    /// Between two nodes of a testbed (inter, if not given), two processes of this node over loopback (intra), or this
+    /// machine and another one, HOST[:PORT], where `polyrail bench serve` runs; separated by commas, each measured in
+    /// turn.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
     /// Number of links between the two nodes; 2 for failover and idle, else 1. links: the most, 4; fewer are measured before.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
@@ -97,6 +101,9 @@ pub struct BenchArgs {
     /// How links are cut in failover.
     #[command(flatten)]
     pub failover: FailoverArgs,
+    /// How another machine is measured to.
+    #[command(flatten)]
+    pub host: HostArgs,
 }
 
 /// What the instrument does besides measuring a workload.
@@ -105,26 +112,11 @@ pub enum BenchCommand {
     /// Names protocols, workloads and whether they can run here
     #[command(after_help = "Example: polyrail bench list --json")]
     List,
-}
-
-/// Where the two measured processes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Placement {
-    /// Two processes of one node, over loopback.
-    Intra,
-    /// Two nodes: network namespaces joined by links.
-    Inter,
-}
-
-impl Placement {
-    /// The name used on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Intra => "intra",
-            Self::Inter => "inter",
-        }
-    }
+    /// Plays the receiver for measurements from another machine (`--placement HOST` there)
+    #[command(
+        after_help = "Example: polyrail bench serve --make-key key; scp -p key node7:; on node7: polyrail bench serve --listen 0.0.0.0 --key-file key; here: polyrail bench stream --placement node7 --key-file key"
+    )]
+    Serve(ServeArgs),
 }
 
 /// Whose memory messages are sent from.
@@ -157,12 +149,20 @@ impl BenchArgs {
         }
         let failover = workload == Workload::Failover;
         let repeat = if self.tight.is_some() { TIGHT_REPEAT_MAX } else { defaults.repeat };
+        let warmup_ns = seconds("--warmup", self.warmup.unwrap_or(defaults.warmup_s), 0.0)?;
+        let duration_ns = seconds("--duration", self.duration.unwrap_or(defaults.duration_s), 0.01)?;
+        let host = self.host.plan(&self.placement)?;
+        if host.is_some() {
+            crate::remote::plays(workload)?;
+            crate::remote::check_window(warmup_ns, duration_ns)?;
+        }
         Ok(Plan {
             workload,
+            host,
             environments: self.environments(workload, &defaults)?,
             points: self.points(workload, &defaults)?,
-            warmup_ns: seconds("--warmup", self.warmup.unwrap_or(defaults.warmup_s), 0.0)?,
-            duration_ns: seconds("--duration", self.duration.unwrap_or(defaults.duration_s), 0.01)?,
+            warmup_ns,
+            duration_ns,
             repeat: self.repeat.unwrap_or(repeat),
             tight_percent: self.tight,
             send,
@@ -212,13 +212,15 @@ impl BenchArgs {
             return Err(format!("{} is about links: --placement intra has none", workload.name()));
         }
         if !inter && (self.links.is_some() || !self.rate.is_empty() || !self.loss.is_empty()) {
-            return Err(
-                "--placement intra has no links to shape: leave out --links, --rate and --loss".to_owned()
-            );
+            return Err(format!(
+                "--placement {} has no links to shape: leave out --links, --rate and --loss",
+                placements[0]
+            ));
         }
         let mut environments = Vec::new();
-        for &placement in placements {
+        for placement in placements {
             match placement {
+                Placement::Host(_) => environments.push(Environment::between_machines(placement.clone(), 1)),
                 Placement::Intra => environments.push(Environment::within_a_node()),
                 Placement::Inter => environments.extend(self.testbeds(workload, defaults)?),
             }

@@ -14,3 +14,20 @@ pub(crate) fn now_ns() -> u64 {
 pub(crate) fn machine_ns() -> u64 {
     polyrail_sys::clock::monotonic_ns()
 }
+
+/// A time of another machine's monotonic clock by this machine's, in ns, if the other is ahead by `offset_ns`.
+pub(crate) fn to_local(remote_ns: u64, offset_ns: i64) -> u64 {
+    let local_ns = i128::from(remote_ns) - i128::from(offset_ns);
+    u64::try_from(local_ns.max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machines_time_is_ours_less_its_lead() {
+        assert_eq!((to_local(1_000, 300), to_local(1_000, -300), to_local(1_000, 0)), (700, 1_300, 1_000));
+        assert_eq!((to_local(5, i64::MAX), to_local(u64::MAX, i64::MIN)), (0, u64::MAX));
+    }
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{FlowClass, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
+use crate::clock::to_local;
 use crate::failover::{Judgement, StallSummary};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
@@ -65,6 +66,16 @@ pub struct Job {
     /// The flow that goes beside the one of `setup`, and how often that one has a message.
     #[serde(default)]
     pub beside: Option<Beside>,
+    /// How much this machine's monotonic clock is ahead of the sender's, in ns; 0 where both are one machine.
+    #[serde(default)]
+    pub clock_offset_ns: i64,
+}
+
+impl Job {
+    /// A time of this machine's monotonic clock by the sender's, in ns.
+    pub fn to_sender_ns(&self, own_ns: u64) -> u64 {
+        to_local(own_ns, self.clock_offset_ns)
+    }
 }
 
 /// What makes a pair of flows of one: bulk beside messages that arrive at a fixed rate.
@@ -104,6 +115,32 @@ pub struct Setup {
     /// The flow's number among those that go at the same time: what is found by name needs a name of its own.
     #[serde(default)]
     pub flow: u32,
+    /// Where the two sides are on different machines: what each must know of the other.
+    #[serde(default)]
+    pub far: Option<Far>,
+}
+
+/// What the two sides must know of each other on a network that others use, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Far {
+    /// A name that only these two have: Polyrail's nodes of other clusters are ignored.
+    pub cluster: String,
+    /// Where the sender calls from: the receiver answers nobody else.
+    pub peers: Vec<IpAddr>,
+}
+
+impl Far {
+    /// Whether `address` may be the sender's.
+    pub fn expects(&self, address: IpAddr) -> bool {
+        self.peers.contains(&address.to_canonical())
+    }
+}
+
+impl Setup {
+    /// Whether the sender may have this address.
+    pub fn expects(&self, sender: IpAddr) -> bool {
+        self.far.as_ref().is_none_or(|far| far.expects(sender))
+    }
 }
 
 /// A line to a measured process after its job.

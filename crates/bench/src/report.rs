@@ -12,7 +12,7 @@ use crate::calibrate::{PHASE_FACTOR, Pulses};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
-use crate::host::DeviceRow;
+use crate::host::{DeviceRow, Host};
 use crate::process::core_count;
 use crate::protocol::Protocol;
 use crate::run::Sample;
@@ -76,7 +76,7 @@ impl Case {
         let Environment { placement, rates, losses, .. } = &self.environment;
         let mbit: Vec<String> = rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
         let links = match placement {
-            Placement::Intra => String::new(),
+            Placement::Intra | Placement::Host(_) => String::new(),
             Placement::Inter => format!(" {} links {} Mbit/s", rates.len(), mbit.join(":")),
         };
         let percents: Vec<String> = losses.iter().map(ToString::to_string).collect();
@@ -120,6 +120,11 @@ impl Series {
 
     pub(crate) fn add(&mut self, repetition: u32, sample: Sample, pulses: Pulses) {
         self.samples.push((repetition, sample, pulses));
+    }
+
+    /// Whether the receiver was on another machine.
+    fn is_far(&self) -> bool {
+        matches!(self.case.environment.placement, Placement::Host(_))
     }
 
     /// The figure that is compared, by repetition: throughput, rate, or median round trip.
@@ -175,7 +180,7 @@ impl Series {
         Row {
             workload: case.workload,
             protocol: case.protocol,
-            placement: environment.placement,
+            placement: environment.placement.clone(),
             links: environment.rates.len(),
             rate_mbit: environment.rates.clone(),
             loss_percent: environment.losses.clone(),
@@ -215,6 +220,8 @@ impl Series {
             tool_ns: case.tool,
             limited_by: self.limited_by(),
             calibration: self.samples.iter().map(|(_, _, pulses)| *pulses).collect(),
+            peer_calibration: samples().filter_map(|sample| Some(sample.far?.calibration)).collect(),
+            clock: document::Clock::of(samples()),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
             notes,
         }
@@ -391,6 +398,11 @@ impl Report {
         self.document.error = Some(error);
     }
 
+    /// Records the receiver's machine, which is another one.
+    pub(crate) fn set_peer(&mut self, host: Host) {
+        self.document.peer_host = Some(host);
+    }
+
     pub(crate) fn add_unavailable(&mut self, protocol: &'static str, reason: String) {
         let entry = Unavailable { protocol, reason };
         if !self.document.unavailable.contains(&entry) {
@@ -404,7 +416,11 @@ impl Report {
 
     pub(crate) fn add(&mut self, series: Series) {
         if !series.samples.is_empty() {
-            self.document.results.push(series.row());
+            let mut row = series.row();
+            if series.is_far() {
+                row.notes.extend(self.document.versions_differ());
+            }
+            self.document.results.push(row);
             self.series.push(series);
         }
     }

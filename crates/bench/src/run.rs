@@ -1,6 +1,7 @@
 //! The orchestrator: environments, sizes, interleaved repetitions, and what becomes of errors on the way.
 
 mod conduct;
+mod far;
 mod live;
 mod pair;
 mod phase;
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::agent::AGENT_COMMAND;
 use crate::args::{
     BenchArgs, BenchCommand, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
 };
@@ -22,10 +22,12 @@ use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
 use crate::host::{Device, DeviceRow};
+use crate::measured::program;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::pace::Pace;
 use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
+use crate::remote::Client;
 use crate::report::{Case, Report, Series, is_tight};
 use crate::workload::{ToolCost, Workload};
 
@@ -49,6 +51,7 @@ pub fn run(args: BenchArgs) -> i32 {
             let list = crate::report::List::here();
             return emit(if args.json { list.json() } else { list.table() }, 0);
         }
+        Some(BenchCommand::Serve(serve)) => return far::serve(serve, args.json),
         None => {}
     }
     // Without root, network namespaces need a user namespace first; that replaces the process.
@@ -79,7 +82,7 @@ pub fn measure(args: &BenchArgs) -> Report {
         Err(error) => return Report::failed(format!("signals: {error}")),
     };
     let (plan, protocols) = plan;
-    let mut run = Run { report: Report::new(), plan: &plan, protocols, stop };
+    let mut run = Run { report: Report::new(), plan: &plan, protocols, stop, far: None };
     if let Err(error) = run.environments() {
         run.report.set_error(error);
     }
@@ -144,6 +147,8 @@ struct Run<'a> {
     plan: &'a Plan,
     protocols: Vec<&'static dyn Protocol>,
     stop: Arc<AtomicBool>,
+    /// The machine of the receiver, while it is another one.
+    far: Option<Arc<Client>>,
 }
 
 impl Run<'_> {
@@ -156,9 +161,16 @@ impl Run<'_> {
             }
         });
         for environment in &self.plan.environments {
-            if environment.placement == Placement::Intra {
-                self.points(None, environment)?;
-                continue;
+            match &environment.placement {
+                Placement::Inter => {}
+                Placement::Intra => {
+                    self.points(None, environment)?;
+                    continue;
+                }
+                Placement::Host(_) => {
+                    self.between_machines(environment)?;
+                    continue;
+                }
             }
             let testbed = testbed(environment).map_err(|error| error.to_string())?;
             let measured = self.points(Some(&testbed), environment);
@@ -177,7 +189,8 @@ impl Run<'_> {
         }
         let mut ready = Vec::new();
         for &protocol in &self.protocols {
-            match testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, receivers)) {
+            let prepared = testbed.map_or(Ok(()), |testbed| protocol.prepare(testbed, receivers));
+            match prepared.and_then(|()| self.received_there(protocol)) {
                 Ok(()) => ready.push(protocol),
                 Err(reason) => self.report.add_unavailable(protocol.name(), reason),
             }
@@ -186,7 +199,7 @@ impl Run<'_> {
             let tool = self.tool(point)?;
             let mut series = Vec::new();
             for &protocol in &ready {
-                match suits(protocol, self.plan.workload, environment.placement, point) {
+                match suits(protocol, self.plan.workload, &environment.placement, point) {
                     Ok(()) => {
                         let case = Case::new(self.plan, protocol, environment, point);
                         series.push((protocol, Series::new(case.with_tool(tool))));
@@ -208,7 +221,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let job = self.job(None, "", Role::Sender, SENDER_NODE, point, 0);
-        pair::tool(command(None, SENDER_NODE)?, job)
+        pair::tool(command(None, SENDER_NODE)?.into(), job)
     }
 
     fn repetitions(
@@ -240,7 +253,7 @@ impl Run<'_> {
                     !self.stop.load(Ordering::Relaxed)
                         && phase::may_retake(workload, protocol.reliable(), sample)
                 };
-                let pulse = || pair::pulse(command(None, 0)?);
+                let pulse = || pair::pulse(command(None, 0)?.into());
                 let (sample, pulses) = phase::steady(&mut last_pulse, pulse, take, again)?;
                 series.add(repetition, sample, pulses);
             }
@@ -269,13 +282,16 @@ impl Run<'_> {
         point: &Point,
         live: &mut Live,
     ) -> Result<Sample, String> {
+        let before = self.far.as_ref().map(far::Before::take).transpose()?;
+        let clock_offset_ns = before.as_ref().map_or(0, far::Before::offset_ns);
         let crew = |flow: u32, sender_node: usize, receiver_node: usize| -> Result<[Part; 2], String> {
             let receiver = self.job(testbed, protocol.name(), Role::Receiver, receiver_node, point, flow);
             let sender = self.job(testbed, protocol.name(), Role::Sender, sender_node, point, flow);
-            Ok([(command(testbed, receiver_node)?, receiver), (command(testbed, sender_node)?, sender)])
+            let receiver = (self.receiver(testbed, receiver_node)?, Job { clock_offset_ns, ..receiver });
+            Ok([receiver, (command(testbed, sender_node)?.into(), sender)])
         };
         let mut watch = |report: &SideReport| live.show(report);
-        Ok(match (testbed, self.plan.workload, point.load) {
+        let sample = match (testbed, self.plan.workload, point.load) {
             (Some(testbed), Workload::Failover, _) => {
                 let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 let mut told = |number: usize, cut: &Cut| live.cut(number, cut);
@@ -301,7 +317,8 @@ impl Run<'_> {
                 let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 conduct::conduct(receiver, sender, &self.stop, &mut watch)
             }
-        })
+        };
+        Ok(before.into_iter().fold(sample, |sample, before| before.complete(sample)))
     }
 
     fn job(
@@ -345,27 +362,31 @@ impl Run<'_> {
                 _ => 1,
             },
             beside,
+            clock_offset_ns: 0,
         }
     }
 
     fn setup(&self, testbed: Option<&Testbed>, node: usize, point: &Point) -> Setup {
         let links = testbed.map_or(0, |testbed| testbed.spec().links.len());
-        let local = match testbed {
-            Some(testbed) => (0..links).map(|link| testbed.address(node, link)).collect(),
-            None => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        let far = self.far.as_deref();
+        let local = match (testbed, far) {
+            (Some(testbed), _) => (0..links).map(|link| testbed.address(node, link)).collect(),
+            (None, Some(far)) => far.local.clone(),
+            (None, None) => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         };
         let workload = self.plan.workload;
         Setup {
             size: point.size,
             wait: point.wait,
             local,
-            devices: (0..links).map(device).collect(),
+            devices: far.map_or_else(|| (0..links).map(device).collect(), |far| far.devices.clone()),
             socket_buffer_max: point.socket_buffer_max,
             send: self.plan.send,
             both_ways: matches!(workload, Workload::PingPong | Workload::Incast),
             class: self.plan.failover.class,
             prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
             flow: 0,
+            far: far.map(|far| far.far.clone()),
         }
     }
 }
@@ -405,14 +426,14 @@ fn devices(testbed: Option<&Testbed>, environment: &Environment) -> Vec<DeviceRo
 fn suits(
     protocol: &dyn Protocol,
     workload: Workload,
-    placement: Placement,
+    placement: &Placement,
     point: &Point,
 ) -> Result<(), String> {
     let size = point.size;
     if size < MESSAGE_BYTES_MIN {
         return Err(format!("messages of {size} bytes cannot carry their number"));
     }
-    if placement == Placement::Inter && protocol.reach() == Reach::Machine {
+    if *placement != Placement::Intra && protocol.reach() == Reach::Machine {
         return Err("does not leave its machine: see --placement intra".to_owned());
     }
     if workload == Workload::Failover && !protocol.striped() {
@@ -429,11 +450,9 @@ fn suits(
 
 /// This program again, as a measured process.
 fn command(testbed: Option<&Testbed>, node: usize) -> Result<Command, String> {
-    let program = std::env::current_exe().map_err(|error| format!("own program: {error}"))?;
-    let mut command = match testbed {
-        Some(testbed) => testbed.command(node, program),
-        None => Command::new(program),
-    };
-    command.arg(AGENT_COMMAND);
+    let here = program()?;
+    let Some(testbed) = testbed else { return Ok(here) };
+    let mut command = testbed.command(node, here.get_program());
+    command.args(here.get_args());
     Ok(command)
 }

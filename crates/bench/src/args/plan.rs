@@ -1,6 +1,6 @@
 //! What a command line asks for, checked: environments, and the points to be measured in each.
 
-use super::{FailoverPlan, FlowDirection, Placement, SendKind};
+use super::{FailoverPlan, FlowDirection, HostPlan, Placement, SendKind};
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -8,6 +8,8 @@ use crate::workload::Workload;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) workload: Workload,
+    /// Of a placement on another machine.
+    pub(crate) host: Option<HostPlan>,
     pub(crate) environments: Vec<Environment>,
     /// Measured in each environment, one after the other.
     pub(crate) points: Vec<Point>,
@@ -41,6 +43,11 @@ impl Environment {
     /// Two processes of this node.
     pub(super) fn within_a_node() -> Self {
         Self { placement: Placement::Intra, rates: vec![None], losses: vec![0.0], nodes: 1 }
+    }
+
+    /// This machine and another one, with so many links between.
+    pub(crate) fn between_machines(placement: Placement, links: usize) -> Self {
+        Self { placement, rates: vec![None; links], losses: vec![0.0; links], nodes: 2 }
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::judge::{Delivery, Judgement, calm_lateness_ns, judge};
+use super::judge::{Delivery, Judgement, Stall, calm_lateness_ns, judge};
 use super::stall::StallWatch;
 use super::{Scene, last_words};
 use crate::check::{Check, CheckCounts, number_of, times_ns};
 use crate::clock::{machine_ns, now_ns};
-use crate::control::{Event, Order, SideReport, Span};
+use crate::control::{Event, Job, Order, SideReport, Span};
 use crate::protocol::Pipe;
 use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING, Silence};
 
@@ -35,6 +35,8 @@ pub(super) fn receive(
         if let (Some(number), Some([scheduled_ns, begun_ns])) =
             (number_of(message, message.len()), times_ns(message))
         {
+            // What is due and what is cut is told by the sender's clock.
+            let delivered_ns = job.to_sender_ns(delivered_ns);
             locked(&log).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
         }
     };
@@ -46,7 +48,7 @@ pub(super) fn receive(
         let mut calm = Histogram::new();
         while flows.iter().any(|flow| !flow.is_finished()) {
             match orders.recv_timeout(Duration::from_millis(50)) {
-                Ok(Order::Judge(span)) => say(&Event::Judged(judged(&log, &stalls, span, &mut calm))),
+                Ok(Order::Judge(span)) => say(&Event::Judged(judged(&log, &stalls, job, span, &mut calm))),
                 Ok(Order::DrainFlows { expected: sent }) => {
                     expected.iter().zip(sent).for_each(|(place, sent)| place.store(sent, Ordering::Relaxed));
                 }
@@ -102,9 +104,10 @@ fn take(
 }
 
 /// Judges one cut once every message due before the link's return has come, and forgets what is then judged.
-fn judged(log: &Log, stalls: &StallWatch, span: Span, calm: &mut Histogram) -> Judgement {
+fn judged(log: &Log, stalls: &StallWatch, job: &Job, span: Span, calm: &mut Histogram) -> Judgement {
+    let sender_ns = || job.to_sender_ns(machine_ns());
     let complete = || locked(log).last().is_some_and(|last| last.scheduled_ns > span.restored_ns);
-    let given_up = || machine_ns().saturating_sub(span.restored_ns) > MISSING_NS_MAX;
+    let given_up = || sender_ns().saturating_sub(span.restored_ns) > MISSING_NS_MAX;
     while !complete() && !given_up() {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -114,7 +117,12 @@ fn judged(log: &Log, stalls: &StallWatch, span: Span, calm: &mut Histogram) -> J
         std::mem::replace(&mut *log, next)
     };
     calm_lateness_ns(&deliveries, span).for_each(|late_ns| calm.record(late_ns));
-    judge(&deliveries, &stalls.found(), span, machine_ns())
+    let by_sender = |stall: Stall| Stall {
+        from_ns: job.to_sender_ns(stall.from_ns),
+        until_ns: job.to_sender_ns(stall.until_ns),
+    };
+    let stalls: Vec<Stall> = stalls.found().into_iter().map(by_sender).collect();
+    judge(&deliveries, &stalls, span, sender_ns())
 }
 
 fn locked(log: &Log) -> MutexGuard<'_, Vec<Delivery>> {

@@ -4,6 +4,7 @@
 //! emulation that sockets get.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,18 +39,18 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver")?, setup)?))
+        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver", &[])?, setup)?))
     }
 
-    fn connect(&self, setup: &Setup, _address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let pipe = PolyrailPipe::open(&embed(setup, "sender")?, setup)?;
+    fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
+        let pipe = PolyrailPipe::open(&embed(setup, "sender", &peers(address))?, setup)?;
         pipe.find(timeout)?;
         Ok(Box::new(pipe))
     }
 
     fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
         let Some(first) = setups.first() else { return Ok(Vec::new()) };
-        let node = embed(first, "receiver")?;
+        let node = embed(first, "receiver", &[])?;
         let listen =
             |setup| -> io::Result<Box<dyn Listener>> { Ok(Box::new(PolyrailListener::open(&node, setup)?)) };
         setups.iter().map(listen).collect()
@@ -57,7 +58,7 @@ impl Protocol for Polyrail {
 
     fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
         let Some(first) = flows.first() else { return Ok(Vec::new()) };
-        let node = embed(first.setup, "sender")?;
+        let node = embed(first.setup, "sender", &peers(first.address))?;
         let connect = |flow: &Flow| -> io::Result<Box<dyn Pipe>> {
             let pipe = PolyrailPipe::open(&node, flow.setup)?;
             pipe.find(timeout)?;
@@ -75,7 +76,12 @@ impl Protocol for Polyrail {
     }
 }
 
-fn embed(setup: &Setup, name: &str) -> io::Result<Arc<Node>> {
+/// The receiver's node as its address names it; where beacons find it, it names none.
+fn peers(address: &str) -> Vec<&str> {
+    address.split_once('@').map_or(Vec::new(), |(_, nodes)| nodes.split(',').collect())
+}
+
+fn embed(setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
     let wait = match setup.wait {
         WaitMode::Spin => Wait::Spin,
         WaitMode::Adaptive => Wait::Adaptive,
@@ -84,14 +90,27 @@ fn embed(setup: &Setup, name: &str) -> io::Result<Arc<Node>> {
     let loopback = ["lo".to_owned()];
     let devices = if setup.devices.is_empty() { &loopback[..] } else { &setup.devices[..] };
     let mut config = Config::new().insecure().name(name).interfaces(devices).wait(wait);
+    if let Some(far) = &setup.far {
+        // Beacons do not pass routers, and others on that network may have nodes of their own.
+        config = config.cluster(&far.cluster).peers(peers.iter().copied());
+    }
     if let Some(bytes) = setup.socket_buffer_max {
         config = config.socket_buffer_max(bytes);
     }
     Ok(Arc::new(Node::embed(config).map_err(io::Error::other)?))
 }
 
+/// Where a node can be reached on the setup's addresses.
+fn addresses(node: &Node, setup: &Setup) -> Vec<String> {
+    let bearers = node.status().bearers.into_iter();
+    let addresses = bearers.filter_map(|bearer| bearer.address.parse::<SocketAddr>().ok());
+    addresses.filter(|at| setup.local.contains(&at.ip())).map(|at| at.to_string()).collect()
+}
+
 struct PolyrailListener {
     pipe: PolyrailPipe,
+    /// Where its node can be reached, if the sender must be told.
+    nodes: Vec<String>,
 }
 
 impl PolyrailListener {
@@ -99,13 +118,15 @@ impl PolyrailListener {
         let pipe = PolyrailPipe::open(node, setup)?;
         let range = ServiceRange::new(SERVICE_TYPE, setup.flow, setup.flow);
         pipe.port.bind(range, Scope::Cluster).map_err(io::Error::other)?;
-        Ok(Self { pipe })
+        let nodes = if setup.far.is_some() { addresses(node, setup) } else { Vec::new() };
+        Ok(Self { pipe, nodes })
     }
 }
 
 impl Listener for PolyrailListener {
     fn address(&self) -> String {
-        format!("{SERVICE_TYPE}:{}", self.pipe.service.instance)
+        let service = format!("{SERVICE_TYPE}:{}", self.pipe.service.instance);
+        if self.nodes.is_empty() { service } else { format!("{service}@{}", self.nodes.join(",")) }
     }
 
     fn accept(self: Box<Self>, _timeout: Duration) -> io::Result<Box<dyn Pipe>> {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::byte_stream::StreamPipe;
 use super::transaction::{Answers, Calls, Kind};
@@ -30,7 +30,8 @@ pub(super) fn listen(options: Options, setup: &Setup) -> io::Result<Box<dyn List
     let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let socket = open(options, ip, setup)?;
     let unspecified = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let bound = if options.every_address { unspecified } else { ip };
+    // With one link there is nothing that another address could be needed for.
+    let bound = if options.every_address && setup.local.len() > 1 { unspecified } else { ip };
     socket.bind(&SocketAddr::new(bound, 0).into())?;
     socket.listen(8)?;
     let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
@@ -139,27 +140,31 @@ impl Listener for StreamListener {
     }
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        connected(accept(&self.socket, timeout)?, self.options, &self.setup)
+        let expects = |from: &SockAddr| from.as_socket().is_none_or(|from| self.setup.expects(from.ip()));
+        connected(accept(&self.socket, timeout, expects)?, self.options, &self.setup)
     }
 }
 
-/// Waits for whoever connects to a listening socket.
-pub(super) fn accept(listening: &Socket, timeout: Duration) -> io::Result<Socket> {
+/// Waits for whom `expects` takes to connect to a listening socket; others are turned away.
+pub(super) fn accept(
+    listening: &Socket,
+    timeout: Duration,
+    expects: impl Fn(&SockAddr) -> bool,
+) -> io::Result<Socket> {
     listening.set_nonblocking(true)?;
     let start_ns = now_ns();
-    loop {
+    while u128::from(now_ns() - start_ns) <= timeout.as_nanos() {
         match listening.accept() {
-            Ok((socket, _)) => {
+            Ok((socket, from)) if expects(&from) => {
                 socket.set_nonblocking(false)?;
                 return Ok(socket);
             }
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if u128::from(now_ns() - start_ns) > timeout.as_nanos() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),
         }
     }
+    Err(io::ErrorKind::TimedOut.into())
 }

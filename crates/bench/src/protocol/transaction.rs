@@ -1,6 +1,7 @@
 //! Transactions over sockets that connect: a connection, one message each way, and its end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::PollFlags;
@@ -10,6 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::{Answerer, Caller, Setup, packet_socket};
 use crate::clock::now_ns;
+use crate::control::Far;
 use crate::wait::{WaitMode, Waiter, sleep_until_ready};
 
 /// Step after which a transaction has failed.
@@ -164,6 +166,8 @@ pub(super) struct Answers {
     address: String,
     steps: Steps,
     message: Vec<u8>,
+    /// Who may call; none: anybody.
+    far: Option<Far>,
 }
 
 impl Answers {
@@ -180,7 +184,7 @@ impl Answers {
         listening.bind(at)?;
         listening.listen(BACKLOG)?;
         let address = address(&listening)?;
-        Ok(Self { listening, address, steps, message: vec![0; setup.size] })
+        Ok(Self { listening, address, steps, message: vec![0; setup.size], far: setup.far.clone() })
     }
 }
 
@@ -198,8 +202,19 @@ impl Answerer for Answers {
         let accept = || Ok(rustix::net::accept_with(listening, SocketFlags::CLOEXEC | nonblocking)?);
         let Some(socket) = steps.turn(listening, PollFlags::IN, accept)? else { return Ok(false) };
         let socket: OwnedFd = socket;
+        if let Some(far) = &self.far
+            && !is_expected(far, &socket)
+        {
+            return Ok(false);
+        }
         steps.recv_all(&socket, &mut self.message)?;
         steps.send_all(&socket, &self.message)?;
         Ok(true)
     }
+}
+
+/// Whether a caller is the one that is meant. One that has gone again is not.
+fn is_expected(far: &Far, socket: &OwnedFd) -> bool {
+    let from = rustix::net::getpeername(socket).ok().and_then(|from| SocketAddr::try_from(from?).ok());
+    from.is_some_and(|from| far.expects(from.ip()))
 }

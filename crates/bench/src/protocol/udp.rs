@@ -126,7 +126,7 @@ impl Listener for UdpListener {
         let mut hello = [0; 16];
         loop {
             let (length, peer) = self.socket.recv_from(&mut hello)?;
-            if &hello[..length] == HELLO {
+            if &hello[..length] == HELLO && self.setup.expects(peer.ip()) {
                 self.socket.connect(peer)?;
                 self.socket.send(HELLO)?;
                 return pipe(self.socket, &self.setup, self.offloads);

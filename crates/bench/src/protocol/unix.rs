@@ -179,7 +179,7 @@ impl Listener for UnixListener {
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         if self.kind != Kind::Datagram {
-            return self.kind.pipe(stream_socket::accept(&self.socket, timeout)?, &self.setup);
+            return self.kind.pipe(stream_socket::accept(&self.socket, timeout, |_| true)?, &self.setup);
         }
         SockRef::from(&self.socket).set_read_timeout(Some(timeout))?;
         let socket = UnixDatagram::from(std::os::fd::OwnedFd::from(self.socket));

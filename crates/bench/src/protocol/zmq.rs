@@ -32,7 +32,8 @@ impl Protocol for Zmq {
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
         let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let socket = open(setup, SocketType::PULL)?;
-        socket.bind(&format!("tcp://{ip}:*")).map_err(system)?;
+        let host = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+        socket.bind(&format!("tcp://{host}:*")).map_err(system)?;
         let address = socket
             .get_last_endpoint()
             .map_err(system)?
@@ -59,6 +60,7 @@ fn open(setup: &Setup, one_way: SocketType) -> io::Result<Socket> {
         socket.set_rcvtimeo(block_ms)?;
         socket.set_sndtimeo(block_ms)?;
         socket.set_linger(0)?;
+        socket.set_ipv6(setup.local.first().is_some_and(std::net::IpAddr::is_ipv6))?;
         if let Some(bytes) = setup.socket_buffer_max {
             let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
             socket.set_sndbuf(bytes)?;

@@ -5,8 +5,10 @@ use serde::Serialize;
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
-use crate::calibrate::Pulses;
+use crate::calibrate::{Calibration, Pulses};
 use crate::host::{DeviceRow, Host};
+use crate::remote::{ClockSample, METHOD};
+use crate::run::Sample;
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
 use crate::workload::{ToolCost, Workload};
@@ -18,6 +20,9 @@ pub(super) struct Document {
     /// Devices that were measured over, for each environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<DeviceRow>,
+    /// The receiver's machine, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_host: Option<Host>,
     pub(super) results: Vec<Row>,
     pub(super) ratios: Vec<RatioRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -29,8 +34,28 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn here() -> Self {
         let (results, ratios, unavailable) = (Vec::new(), Vec::new(), Vec::new());
-        let devices = Vec::new();
-        Self { schema: SCHEMA, host: Host::here(), devices, results, ratios, unavailable, error: None }
+        Self {
+            schema: SCHEMA,
+            host: Host::here(),
+            devices: Vec::new(),
+            peer_host: None,
+            results,
+            ratios,
+            unavailable,
+            error: None,
+        }
+    }
+
+    /// What is to be noted where the two machines run different builds of this program.
+    pub(super) fn versions_differ(&self) -> Option<String> {
+        let (here, there) = (&self.host, self.peer_host.as_ref()?);
+        if here.version != there.version {
+            return Some(format!("the program is of version {} here, {} there", here.version, there.version));
+        }
+        let how = |host: &Host| if host.optimized { "with" } else { "without" };
+        let differs = here.optimized != there.optimized;
+        differs
+            .then(|| format!("the program was built {} optimisation here, {} there", how(here), how(there)))
     }
 }
 
@@ -97,6 +122,11 @@ pub(super) struct Row {
     pub(super) limited_by: Option<&'static str>,
     /// The machine's pulse before and after each sample.
     pub(super) calibration: Vec<Pulses>,
+    /// The other machine's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) peer_calibration: Vec<Calibration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clock: Option<Clock>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -162,6 +192,22 @@ pub(super) struct Latency {
     pub(super) p99: Spread,
     pub(super) p999: Spread,
     pub(super) max: Spread,
+}
+
+/// How the two machines' clocks stood to each other.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Clock {
+    /// How they were compared.
+    method: &'static str,
+    /// One for each repetition.
+    samples: Vec<ClockSample>,
+}
+
+impl Clock {
+    pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Self> {
+        let samples: Vec<ClockSample> = samples.filter_map(|sample| sample.far?.clock).collect();
+        (!samples.is_empty()).then_some(Self { method: METHOD, samples })
+    }
 }
 
 /// CPU time of each side per gigabyte that arrived.

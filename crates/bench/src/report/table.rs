@@ -5,14 +5,16 @@ use std::fmt::Write;
 use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
-use crate::host::DeviceRow;
+use crate::host::{DeviceRow, Host};
 use crate::stats::Spread;
 use crate::workload::Workload;
 
 pub(super) fn render(document: &Document) -> String {
     let host = &document.host;
-    let mut text =
-        format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min);
+    let mut text = machine(host);
+    if let Some(peer) = &document.peer_host {
+        let _ = write!(text, "receiver: {}", machine(peer));
+    }
     if !host.optimized {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
     }
@@ -64,6 +66,10 @@ fn devices(text: &mut String, rows: &[DeviceRow]) {
     for (summary, names) in told {
         let _ = writeln!(text, "{}: {summary}", names.join(", "));
     }
+}
+
+fn machine(host: &Host) -> String {
+    format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min)
 }
 
 /// The figures of a row that are not about speed.
@@ -204,7 +210,7 @@ fn conditions(row: &Row) -> String {
     if !load.is_empty() {
         let _ = write!(wait, " {load}");
     }
-    if row.placement == Placement::Intra {
+    if row.placement != Placement::Inter {
         return format!("{placement} {wait}");
     }
     let rates: Vec<String> =

@@ -4,7 +4,6 @@ mod failover;
 mod incast;
 mod side_by_side;
 
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -13,12 +12,13 @@ pub(super) use incast::incast;
 pub(super) use side_by_side::side_by_side;
 
 use super::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};
+use super::side::Launch;
 use crate::control::{Event, Job, Order, SideReport};
 use crate::idle::{IdleCost, Snapshot};
 use crate::workload::{BLOCKED_NS_MIN, Workload};
 
-/// One side's command and what it is told to do.
-pub(super) type Part = (Command, Job);
+/// Where one side is started and what it is told to do.
+pub(super) type Part = (Launch, Job);
 
 /// Longest time until a sender whose receiver does not read stands still.
 const FILL_MAX: Duration = Duration::from_secs(60);

@@ -2,13 +2,13 @@
 //!
 //! A side that hangs is killed, and what it had told until then is kept.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::side::{LOOK_EVERY, Side};
+use super::far::FarSample;
+use super::side::{LOOK_EVERY, Launch, Side};
 use crate::calibrate::Calibration;
 use crate::clock::now_ns;
 use crate::control::{Address, Event, Job, Order, SideReport, Task};
@@ -24,6 +24,8 @@ pub(crate) struct Sample {
     pub(crate) further: Vec<(SideReport, SideReport)>,
     /// The cuts of `failover`.
     pub(crate) cuts: Vec<Cut>,
+    /// Of a receiver on another machine: that machine during the sample.
+    pub(crate) far: Option<FarSample>,
     /// Why it did not come to its end; the reports then hold what was told until then.
     pub(crate) error: Option<String>,
 }
@@ -44,8 +46,8 @@ pub(super) const OVERTIME_MAX: Duration = Duration::from_secs(5);
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(20);
 
 /// Takes the machine's pulse in a process with the priority of the measured ones.
-pub(crate) fn pulse(command: Command) -> Result<Calibration, String> {
-    let mut side = Side::start("calibration", command, &Task::Calibrate)?;
+pub(super) fn pulse(launch: Launch) -> Result<Calibration, String> {
+    let mut side = Side::start("calibration", launch, &Task::Calibrate)?;
     match side.next(START_MAX)? {
         Some(Event::Pulse(calibration)) => Ok(calibration),
         Some(other) => Err(format!("calibration: unexpected {other:?}")),
@@ -54,8 +56,8 @@ pub(crate) fn pulse(command: Command) -> Result<Calibration, String> {
 }
 
 /// Takes what the instrument itself costs in a job, in a process with the priority of the measured ones.
-pub(crate) fn tool(command: Command, job: Job) -> Result<Option<ToolCost>, String> {
-    let mut side = Side::start("instrument", command, &Task::Tool(Box::new(job)))?;
+pub(super) fn tool(launch: Launch, job: Job) -> Result<Option<ToolCost>, String> {
+    let mut side = Side::start("instrument", launch, &Task::Tool(Box::new(job)))?;
     match side.next(START_MAX)? {
         Some(Event::Tool { cost }) => Ok(cost),
         Some(other) => Err(format!("instrument: unexpected {other:?}")),
@@ -88,7 +90,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Starts and connects both.
-    pub(super) fn start(&mut self, receiver: (Command, Job), sender: (Command, Job)) -> Result<(), String> {
+    pub(super) fn start(&mut self, receiver: (Launch, Job), sender: (Launch, Job)) -> Result<(), String> {
         let address = self.listening(receiver)?;
         self.connecting(sender, address)?;
         self.ready()
@@ -97,8 +99,8 @@ impl<'a> Pair<'a> {
     /// Starts a receiver and several senders; it has an address for each.
     pub(super) fn start_many(
         &mut self,
-        receiver: (Command, Job),
-        senders: Vec<(Command, Job)>,
+        receiver: (Launch, Job),
+        senders: Vec<(Launch, Job)>,
     ) -> Result<(), String> {
         let addresses = self.listening(receiver)?;
         for (sender, address) in senders.into_iter().zip(addresses.split(' ')) {
@@ -107,7 +109,7 @@ impl<'a> Pair<'a> {
         self.ready()
     }
 
-    fn listening(&mut self, receiver: (Command, Job)) -> Result<String, String> {
+    fn listening(&mut self, receiver: (Launch, Job)) -> Result<String, String> {
         self.receiver = Some(Side::start("receiver", receiver.0, &Task::Play(Box::new(receiver.1)))?);
         match self.wait(Which::Receiver, START_MAX)? {
             Event::Listening { address } => Ok(address),
@@ -115,7 +117,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn connecting(&mut self, sender: (Command, Job), address: String) -> Result<(), String> {
+    fn connecting(&mut self, sender: (Launch, Job), address: String) -> Result<(), String> {
         let mut side = Side::start("sender", sender.0, &Task::Play(Box::new(sender.1)))?;
         side.tell(&Address { address })?;
         self.senders.push(side);
@@ -163,7 +165,7 @@ impl<'a> Pair<'a> {
 
     /// The process of one side.
     pub(super) fn pid(&mut self, which: Which) -> Result<u32, String> {
-        Ok(self.side(which)?.pid())
+        self.side(which)?.pid()
     }
 
     fn side(&mut self, which: Which) -> Result<&mut Side, String> {

@@ -1,78 +1,81 @@
-//! One measured process as the orchestrator sees it: lines in, events out, and its end.
+//! One measured process as the orchestrator sees it: lines in, events out, and its end; on this machine or at a
+//! server.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::control::{Event, SideReport, Task};
+use crate::measured::Measured;
+use crate::remote::{Client, FarSide};
 
 /// How often a wait looks whether it shall go on.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Where a measured process is started.
+pub(crate) enum Launch {
+    /// On this machine, by this command.
+    Here(Command),
+    /// By the server of this session.
+    There(Arc<Client>),
+}
+
+impl From<Command> for Launch {
+    fn from(command: Command) -> Self {
+        Self::Here(command)
+    }
+}
+
 /// One measured process, killed when dropped.
 pub(super) struct Side {
     pub(super) name: &'static str,
-    child: Child,
-    stdin: Option<ChildStdin>,
+    place: Place,
     events: Receiver<Event>,
     /// An event heard while waiting for the other side.
     kept: Option<Event>,
-    /// What it wrote to standard error, once it has ended.
-    complaints: Receiver<String>,
     /// The last report it gave.
     pub(super) last: SideReport,
 }
 
+enum Place {
+    Here(Measured),
+    There(FarSide),
+}
+
 impl Side {
-    pub(super) fn start(name: &'static str, mut command: Command, task: &Task) -> Result<Self, String> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{name}: {}: {error}", command.get_program().display()))?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (told, events) = channel();
-        std::thread::spawn(move || {
-            let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines());
-            for line in lines.map_while(Result::ok) {
-                // What a library prints to standard output is no event.
-                if let Ok(event) = serde_json::from_str(&line)
-                    && told.send(event).is_err()
-                {
-                    return;
-                }
+    pub(super) fn start(name: &'static str, launch: Launch, task: &Task) -> Result<Self, String> {
+        let named = |error: String| format!("{name}: {error}");
+        let (place, events) = match launch {
+            Launch::Here(command) => {
+                let (told, events) = channel();
+                let measured = Measured::start(command, task, move |event| told.send(event).is_ok());
+                (Place::Here(measured.map_err(named)?), events)
             }
-        });
-        let (complain, complaints) = channel();
-        std::thread::spawn(move || {
-            let mut text = String::new();
-            if let Some(mut stderr) = stderr {
-                let _ = stderr.read_to_string(&mut text);
+            Launch::There(client) => {
+                let (side, events) = client.start(task).map_err(named)?;
+                (Place::There(side), events)
             }
-            // Nobody asks a side that has ended well.
-            let _ = complain.send(text);
-        });
-        let stdin = child.stdin.take();
-        let last = SideReport::default();
-        let mut side = Self { name, child, stdin, events, kept: None, complaints, last };
-        side.tell(task)?;
-        Ok(side)
+        };
+        Ok(Self { name, place, events, kept: None, last: SideReport::default() })
     }
 
-    /// Its process.
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+    /// Its process, if it is on this machine.
+    pub(super) fn pid(&self) -> Result<u32, String> {
+        match &self.place {
+            Place::Here(measured) => Ok(measured.pid()),
+            Place::There(_) => Err(format!("{}: its process is on another machine", self.name)),
+        }
     }
 
     pub(super) fn tell(&mut self, line: &impl Serialize) -> Result<(), String> {
-        let mut text = serde_json::to_string(line).map_err(|error| error.to_string())?;
-        text.push('\n');
-        let stdin = self.stdin.as_mut().ok_or("standard input closed")?;
-        stdin.write_all(text.as_bytes()).map_err(|error| {
+        let told = match &mut self.place {
+            Place::Here(measured) => measured.tell(line),
+            Place::There(side) => side.tell(line),
+        };
+        told.map_err(|error| {
             // A side that has ended has usually said why.
             match self.next(LOOK_EVERY * 10) {
                 Err(reason) => reason,
@@ -115,21 +118,11 @@ impl Side {
 
     /// Why the process has ended without a word.
     fn epitaph(&mut self) -> String {
-        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        let complaints = self.complaints.recv_timeout(LOOK_EVERY * 50).unwrap_or_default();
-        // One line: a panic's first says most.
-        let lines: Vec<&str> =
-            complaints.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
-        format!("{}: ended early ({status}) {}", self.name, lines.join(" ")).trim_end().to_owned()
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // Closing its input ends a healthy process; killing ends any.
-        drop(self.stdin.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let why = match &mut self.place {
+            Place::Here(measured) => measured.epitaph(),
+            Place::There(side) => side.epitaph(),
+        };
+        format!("{}: {why}", self.name)
     }
 }
 
@@ -141,7 +134,7 @@ mod tests {
     fn a_side_that_dies_is_told_of_in_one_line_with_its_last_words() {
         let mut command = Command::new("sh");
         command.args(["-c", "read task; echo >&2; echo boom >&2; echo bang >&2; echo more >&2; exit 7"]);
-        let mut side = Side::start("receiver", command, &Task::Calibrate).unwrap();
+        let mut side = Side::start("receiver", command.into(), &Task::Calibrate).unwrap();
         let error = loop {
             match side.next(LOOK_EVERY) {
                 Ok(event) => assert!(event.is_none(), "{event:?}"),

@@ -22,7 +22,7 @@ pub(super) fn receive(
     loop {
         let open = window.as_ref().is_some_and(Window::is_open);
         let count = pipe.recv(&mut |message| {
-            let (received_ns, before) = (machine_ns(), check.counts().messages);
+            let (received_ns, before) = (job.to_sender_ns(machine_ns()), check.counts().messages);
             check.observe(message);
             if open && check.counts().messages > before {
                 times.take(message, received_ns);

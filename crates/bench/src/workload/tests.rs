@@ -145,6 +145,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         class: FlowClass::Normal,
         prompt: false,
         flow: 0,
+        far: None,
     }
 }
 
@@ -162,6 +163,7 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
         pace: None,
         flows: 1,
         beside: None,
+        clock_offset_ns: 0,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod links;
 mod loads;
+mod machines;
 mod probes;
 mod speed;
 
@@ -21,6 +22,9 @@ struct Arguments {
     bench: BenchArgs,
 }
 
+/// The word after which this program is `bench`, for tests that need it in another process.
+const PROGRAM: &str = "as-bench";
+
 /// A test by its name.
 type Test = (&'static str, fn());
 
@@ -29,7 +33,7 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 18] = tests![
+const TESTS: [Test; 24] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
@@ -48,12 +52,21 @@ const TESTS: [Test; 18] = tests![
     probes::an_idle_pair_has_a_cost_and_little_of_it,
     probes::a_receiver_that_stops_reading_gets_everything,
     probes::a_lossy_link_loses_single_packets_at_its_rate,
+    machines::every_workload_that_a_server_plays_is_measured_between_machines,
+    machines::a_server_with_two_addresses_is_measured_over_both_links,
+    machines::a_wrong_key_and_a_wrong_use_are_refused_in_one_line,
+    machines::a_server_killed_in_mid_run_leaves_what_was_measured_and_one_error,
+    machines::a_client_killed_in_mid_run_frees_the_server_for_the_next,
+    machines::an_interrupt_on_either_side_leaves_no_process_behind,
 ];
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|first| first == AGENT_COMMAND) {
         std::process::exit(agent_main(&args[1..]));
+    }
+    if args.first().is_some_and(|first| first == PROGRAM) {
+        std::process::exit(polyrail_bench::run(Arguments::parse_from(&args).bench));
     }
     match Testbed::create(Spec::pair(name("probe"), vec![LinkSpec::default()])) {
         Ok(testbed) => testbed.down().expect("a testbed can be removed"),
