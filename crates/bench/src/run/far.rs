@@ -41,6 +41,9 @@ pub(super) struct Before<'a> {
 impl<'a> Before<'a> {
     /// Takes its pulse and compares the clocks.
     pub(super) fn take(client: &'a Arc<Client>) -> Result<Self, String> {
+        if let Some(failure) = client.failure() {
+            return Err(failure);
+        }
         let calibration = pulse(Launch::There(client.clone()))?;
         Ok(Self { client, calibration, reading: client.compare_clocks()? })
     }
