@@ -113,9 +113,10 @@ pub enum BenchCommand {
     #[command(after_help = "Example: polyrail bench list --json")]
     List,
     /// Plays the receiver for measurements from another machine (`--placement HOST` there)
-    #[command(
-        after_help = "Example: polyrail bench serve --make-key key; scp -p key node7:; on node7: polyrail bench serve --listen 0.0.0.0 --key-file key; here: polyrail bench stream --placement node7 --key-file key"
-    )]
+    #[command(after_help = "Example:
+  polyrail bench serve --make-key key; scp -p key node7:
+  polyrail bench serve --listen 0.0.0.0 --key-file key          (on node7)
+  polyrail bench stream --placement node7 --key-file key")]
     Serve(ServeArgs),
 }
 

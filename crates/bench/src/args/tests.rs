@@ -162,3 +162,19 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
     assert!(parse("list --links 2").is_err());
     assert!(parse("").is_err());
 }
+
+#[test]
+fn another_machine_is_named_by_its_host_and_needs_a_key() {
+    let said = refused("stream --placement node7");
+    assert!(said.contains("--placement node7 needs --key-file FILE"), "{said}");
+    assert!(refused("stream --placement intra --key-file k").contains("--key-file changes nothing"));
+    assert!(refused("stream --local 10.0.0.1").contains("--local changes nothing"));
+    assert!(refused("stream --placement node7,node8 --key-file k").contains("one other machine at a time"));
+    assert!(refused("stream --placement node7:x").contains("neither intra nor inter"));
+    assert!(refused("stream --placement node7 --key-file /no/such/key").contains("--make-key"));
+    assert!(parse("serve --listen 10.0.0.2").unwrap_err().contains("--key-file"));
+    assert!(parse("serve --make-key f --once").is_err());
+    let served = parse("serve --listen 10.0.0.2:9 --key-file k --address 10.0.0.2,10.0.1.2 --once").unwrap();
+    let Some(BenchCommand::Serve(serve)) = served.command else { panic!("serve") };
+    assert!(serve.once && serve.address.len() == 2 && serve.listen.as_deref() == Some("10.0.0.2:9"));
+}

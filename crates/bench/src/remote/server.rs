@@ -236,7 +236,7 @@ impl<'a> Server<'a> {
         if outcome.failure.is_some() {
             add(&self.counts.broken);
         }
-        eprintln!("polyrail bench serve: {client}: {how}; {} measured processes", outcome.jobs);
+        eprintln!("polyrail bench serve: {client}: {how}; measured processes: {}", outcome.jobs);
         Some(outcome)
     }
 
@@ -319,10 +319,10 @@ impl<'a> Server<'a> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.counts;
         format!(
-            "ended; {} clients with {} measured processes, {} of them without a goodbye; turned away: {} without the key, {} of another version, {} not understood, {} while busy, {} in a crowd",
+            "ended; clients: {} ({} without a goodbye), measured processes: {}; turned away: {} without the key, {} of another version, {} not understood, {} while busy, {} in a crowd",
             count(&counts.clients),
-            count(&counts.jobs),
             count(&counts.broken),
+            count(&counts.jobs),
             count(&counts.wrong_key),
             count(&counts.other_version),
             count(&counts.not_understood),

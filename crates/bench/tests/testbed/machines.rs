@@ -155,6 +155,16 @@ pub fn every_workload_that_a_server_plays_is_measured_between_machines() {
             }
         }
     }
+    let document =
+        machines.measured(&format!("openloop --protocol tcp-nodelay,polyrail --arrivals 500 {short}"));
+    for row in document["results"].as_array().expect("results") {
+        let figure = |name: &str| row[name]["p50"]["median"].as_f64().expect("a figure");
+        // A time by a clock that is not ours would be hours off.
+        assert!(figure("raw_latency_us") > 0.0 && figure("latency_us") < 5e6, "{row:#}");
+    }
+    let document = machines.measured(&format!("stream --protocol tcp-cubic,polyrail --streams 2 {short}"));
+    let rows = document["results"].as_array().expect("results");
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["streams"] == 2 && row["lost"] == 0), "{rows:#?}");
     let document = machines.measured("stalled --protocol tcp-nodelay,udp --bytes 64M --duration 0.2");
     assert!(document["results"][0]["sent_before_block_bytes"].as_u64() > Some(0), "{document:#}");
     let document = machines.measured(&format!("pingpong --protocol unix-stream,tcp-cubic {short}"));
@@ -187,6 +197,7 @@ pub fn a_wrong_key_and_a_wrong_use_are_refused_in_one_line() {
         error
     };
     assert!(refused("failover", 2).contains("only a testbed can"));
+    assert!(refused("share", 2).contains("testbed"));
     assert!(refused("idle", 2).contains("this machine only"));
     assert!(refused("stream --rate 100", 2).contains("leave out --links, --rate and --loss"));
     assert!(refused("stream --duration 700 --protocol udp --size 64 --repeat 1", 2).contains("600 s"));
