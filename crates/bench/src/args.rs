@@ -37,7 +37,7 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub protocol: Vec<String>,
     /// Between two nodes of a testbed (inter, if not given), two processes of this node over loopback (intra), or this
-    /// machine and another one, HOST[:PORT], where `polyrail bench serve` runs; separated by commas, each measured in
+    /// machine and another one, `HOST[:PORT]`, where `polyrail bench serve` runs; separated by commas, each measured in
     /// turn.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
@@ -113,8 +113,7 @@ pub enum BenchCommand {
     #[command(after_help = "Example: polyrail bench list --json")]
     List,
     /// Plays the receiver for measurements from another machine (`--placement HOST` there)
-    #[command(after_help = "Example:
-  polyrail bench serve --make-key key; scp -p key node7:
+    #[command(after_help = "Example: polyrail bench serve --make-key key; scp -p key node7:
   polyrail bench serve --listen 0.0.0.0 --key-file key          (on node7)
   polyrail bench stream --placement node7 --key-file key")]
     Serve(ServeArgs),

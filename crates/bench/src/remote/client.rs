@@ -270,7 +270,9 @@ impl Shared {
         match tell {
             Tell::Event { job, event } if job == state.job => {
                 // A side that was given up hears no more.
-                let _ = state.events.as_ref().map(|events| events.send(event));
+                if let Some(events) = &state.events {
+                    let _ = events.send(*event);
+                }
             }
             Tell::Ended { job, reason } if job == state.job => {
                 (state.events, state.ended) = (None, Some(reason));

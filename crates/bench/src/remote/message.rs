@@ -58,7 +58,7 @@ pub(super) enum Tell {
         /// Its number.
         job: u64,
         /// What.
-        event: Event,
+        event: Box<Event>,
     },
     /// It has ended, or could not be started.
     Ended {

@@ -207,11 +207,11 @@ impl Session<'_> {
 
 /// Hands an event on; false once nobody is there to take it.
 fn relay(out: &Out, job: u64, event: Event) -> bool {
-    match send(out, &Tell::Event { job, event }) {
+    match send(out, &Tell::Event { job, event: Box::new(event) }) {
         Ok(()) => true,
         Err(Broken::TooLong) => {
             let error = "its report is longer than a control line may be".to_owned();
-            send(out, &Tell::Event { job, event: Event::Failed { error } }).is_ok()
+            send(out, &Tell::Event { job, event: Box::new(Event::Failed { error }) }).is_ok()
         }
         Err(_) => false,
     }

@@ -97,6 +97,14 @@ fn listening(events: &Receiver<Event>) -> String {
     }
 }
 
+/// The same, heard by hand.
+fn told_listening(next: &mut impl FnMut() -> Result<Tell, lines::Broken>) -> String {
+    let told = next().unwrap();
+    let Tell::Event { event, .. } = told else { panic!("{told:?}") };
+    let Event::Listening { address } = *event else { panic!("{event:?}") };
+    address
+}
+
 fn await_end(pid: &str) {
     let path = format!("/proc/{pid}");
     wait_for("the measured process to end", || !Path::new(&path).exists());
@@ -193,7 +201,7 @@ fn whatever_strangers_send_the_server_goes_on_serving() {
         for round in 0..60 {
             let mut bytes: Vec<u8> = match round % 4 {
                 0 => (0..random.below(3_000)).map(|_| random.below(256) as u8).collect(),
-                1 => hello[..random.below(hello.len())].as_bytes().to_vec(),
+                1 => hello.as_bytes()[..random.below(hello.len())].to_vec(),
                 2 => format!("{hello}{{\"proof\":\"{}\"}}\n0 00 {{}}\n", "0".repeat(random.below(80))).into(),
                 _ => hello.clone().into(),
             };
@@ -234,9 +242,7 @@ fn sealed_nonsense_ends_the_session_and_its_process() {
             let (mut out, mut next, mut stream) = by_hand(at);
             assert!(matches!(next(), Ok(Tell::Welcome(_))));
             out.send(&Ask::Start { job: 1, task: job() }).unwrap();
-            let Ok(Tell::Event { event: Event::Listening { address }, .. }) = next() else {
-                panic!("no job")
-            };
+            let address = told_listening(&mut next);
             match nonsense {
                 0 => out.send(&"nonsense").unwrap(),
                 // What somebody on the way would add.
@@ -269,7 +275,7 @@ fn a_client_that_falls_silent_or_asks_for_nothing_is_given_up() {
         let (mut out, mut next, _raw) = by_hand(at);
         assert!(matches!(next(), Ok(Tell::Welcome(_))));
         out.send(&Ask::Start { job: 1, task: job() }).unwrap();
-        let Ok(Tell::Event { event: Event::Listening { address }, .. }) = next() else { panic!("no job") };
+        let address = told_listening(&mut next);
         let Ok(Tell::Bye { reason }) = next() else { panic!("no goodbye") };
         assert!(reason.contains("no sign of life for 1.5 s"), "{reason}");
         await_end(&address);
