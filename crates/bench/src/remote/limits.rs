@@ -21,6 +21,10 @@ const JOB_BYTES_MAX: u64 = 64 << 30;
 const SOCKET_BUFFER_BYTES_MAX: usize = 1 << 30;
 /// Measured processes that one connection may start.
 pub(super) const JOBS_MAX: u64 = 100_000;
+/// Orders to one measured process, and the length of each in bytes: together they fit into the pipe to it, so that one
+/// which does not read holds nobody up.
+pub(super) const ORDERS_MAX: u32 = 16;
+pub(super) const ORDER_BYTES_MAX: usize = 2048;
 /// Addresses that a client may name as its own.
 const CLIENT_ADDRESSES_MAX: usize = 16;
 /// Longest name of a cluster, in bytes.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::channel::{Incoming, Outgoing};
-use super::limits::{BEAT, Here, JOBS_MAX, Patience, admit};
+use super::limits::{BEAT, Here, JOBS_MAX, ORDER_BYTES_MAX, ORDERS_MAX, Patience, admit};
 use super::lines::Broken;
 use super::message::{Ask, Tell, Welcome};
 use crate::clock::{machine_ns, now_ns};
@@ -50,6 +50,8 @@ struct Running {
     job: u64,
     measured: Measured,
     started_ns: u64,
+    /// Orders that it was told.
+    orders: u32,
     /// Lives as long as its events are relayed.
     relayed: Weak<()>,
 }
@@ -143,7 +145,7 @@ impl Session<'_> {
         });
         match started {
             Ok(measured) => {
-                self.running = Some(Running { job, measured, started_ns: now_ns(), relayed });
+                self.running = Some(Running { job, measured, started_ns: now_ns(), orders: 0, relayed });
                 Ok(())
             }
             Err(reason) => Ok(self.say(&Tell::Ended { job, reason })?),
@@ -155,6 +157,13 @@ impl Session<'_> {
         let Some(running) = self.running.as_mut().filter(|running| running.job == job) else { return Ok(()) };
         let order: Order =
             serde_json::from_value(line).map_err(|error| Broken::NotUnderstood(error.to_string()))?;
+        running.orders += 1;
+        let length = serde_json::to_string(&order).map_or(usize::MAX, |text| text.len());
+        if running.orders > ORDERS_MAX || length > ORDER_BYTES_MAX {
+            return Err(End::Limit(format!(
+                "more than {ORDERS_MAX} orders, or one of more than {ORDER_BYTES_MAX} bytes, to one measured process"
+            )));
+        }
         // If it does not listen any more it has ended, which is looked at anyway.
         let _ = running.measured.tell(&order);
         Ok(())

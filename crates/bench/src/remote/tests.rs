@@ -258,6 +258,20 @@ fn sealed_nonsense_ends_the_session_and_its_process() {
 }
 
 #[test]
+fn orders_that_a_process_does_not_read_hold_nobody_up() {
+    with_server("read task; exec sleep 1000", QUICK, false, |server, at| {
+        let client = client(at).unwrap();
+        let (mut side, events) = client.start(&job()).unwrap();
+        // Those after the last may find the session over.
+        let told = (0..20).take_while(|_| side.tell(&Order::Drain { expected: vec![u64::MAX; 64] }).is_ok());
+        assert!(told.count() >= 16);
+        assert!(events.recv_timeout(PATIENCE).is_err());
+        assert!(side.epitaph().contains("more than 16 orders"), "{}", side.epitaph());
+        wait_for("the session's end", || count(&server.counts.broken) == 1);
+    });
+}
+
+#[test]
 fn a_server_that_falls_silent_is_given_up() {
     with_server(OBEYS, QUICK, false, |_, at| {
         let impatient = Patience { silence: SHORT, ..QUICK };
