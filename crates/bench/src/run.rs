@@ -185,7 +185,7 @@ impl Run<'_> {
         let both = self.plan.points.iter().any(opposite);
         let receivers = if both { &[RECEIVER_NODE, SENDER_NODE][..] } else { &[RECEIVER_NODE] };
         if self.protocols.iter().any(|protocol| protocol.reach() == Reach::Network) {
-            self.report.add_devices(devices(testbed, environment));
+            self.report.add_devices(devices(testbed, self.far.as_deref(), environment));
         }
         let mut ready = Vec::new();
         for &protocol in &self.protocols {
@@ -407,18 +407,19 @@ fn testbed(environment: &Environment) -> Result<Testbed, NetnsError> {
 }
 
 /// What is recorded of the devices that messages leave the sender by.
-fn devices(testbed: Option<&Testbed>, environment: &Environment) -> Vec<DeviceRow> {
+fn devices(testbed: Option<&Testbed>, far: Option<&Client>, environment: &Environment) -> Vec<DeviceRow> {
     let look = |name: String| {
         let device = Device::look(&name, |program| match testbed {
             Some(testbed) => testbed.command(SENDER_NODE, program),
             None => Command::new(program),
         });
         let (rate_mbit, loss_percent) = (environment.rates.clone(), environment.losses.clone());
-        DeviceRow { placement: environment.placement, rate_mbit, loss_percent, device }
+        DeviceRow { placement: environment.placement.clone(), rate_mbit, loss_percent, device }
     };
-    match testbed {
-        Some(testbed) => (0..testbed.spec().links.len()).map(|link| look(device(link))).collect(),
-        None => vec![look("lo".to_owned())],
+    match (testbed, far) {
+        (Some(testbed), _) => (0..testbed.spec().links.len()).map(|link| look(device(link))).collect(),
+        (None, Some(far)) => far.devices.iter().map(|device| look(device.clone())).collect(),
+        (None, None) => vec![look("lo".to_owned())],
     }
 }
 
