@@ -226,3 +226,20 @@ fn devices_are_in_the_document_and_those_alike_share_a_line_of_the_table() {
     let table = report.table();
     assert!(table.lines().any(|line| line == "l0, l1: qdisc unknown"), "{table}");
 }
+
+#[test]
+fn a_figure_that_is_half_the_instruments_own_work_is_limited_by_the_tool() {
+    let verdict = |messages_per_s: u64, tool_ns: f64| {
+        let mut sample = stream_sample(100);
+        sample.receiver.messages = messages_per_s;
+        let mut series = series("stream --size 64", "udp", vec![sample]);
+        series.case = series.case.with_tool(Some(ToolCost { sender_ns: 20.0, receiver_ns: Some(tool_ns) }));
+        let mut report = Report::new();
+        report.add(series);
+        parsed(&report)["results"][0]["limited_by"].clone()
+    };
+    // 100 ns for a message.
+    assert_eq!(verdict(10_000_000, 50.0), "tool");
+    assert_eq!(verdict(10_000_000, 49.0), Value::Null);
+    assert_eq!(verdict(1_000_000, 50.0), Value::Null);
+}

@@ -349,7 +349,8 @@ impl Pipe for Instant {
 
 #[test]
 fn a_protocol_that_is_as_quick_as_the_instrument_is_limited_by_the_tool_and_a_slow_one_is_not() {
-    let plan = parse(STREAM).unwrap().plan().unwrap();
+    // A window so short that a busy machine leaves both sides their cores for all of it every now and then.
+    let plan = parse("stream --size 64 --duration 0.01 --warmup 0").unwrap().plan().unwrap();
     let setup = Setup { wait: WaitMode::Spin, ..setup_for_tests(64) };
     let job = |role| Job {
         role,
@@ -358,7 +359,6 @@ fn a_protocol_that_is_as_quick_as_the_instrument_is_limited_by_the_tool_and_a_sl
         ..job_for_tests(setup.clone())
     };
     let tool = tool_cost(&job(Role::Sender)).unwrap();
-    // On a busy machine a measured window may be full of other work; the instrument's own cost is that of a quiet moment.
     let is_limited_by_the_tool = || {
         let passed = Arc::new(AtomicU64::new(0));
         let pipe = || -> Box<dyn Pipe> {
@@ -368,7 +368,7 @@ fn a_protocol_that_is_as_quick_as_the_instrument_is_limited_by_the_tool_and_a_sl
         assert!(row["tool_ns"]["receiver_ns"].as_f64() > Some(0.0), "{row:#}");
         row["limited_by"] == "tool"
     };
-    assert!((0..20).any(|_| is_limited_by_the_tool()));
+    assert!((0..100).any(|_| is_limited_by_the_tool()));
     // The channel of the mock costs many times what a stamp and a check do.
     let (row, _) = measured("pingpong --duration 0.05 --warmup 0.01", Fault::None);
     assert!(row.get("limited_by").is_none(), "{row:#}");
