@@ -12,7 +12,9 @@ pub mod interface;
 pub mod packet;
 pub mod poll;
 pub mod process;
+pub mod sctp;
 pub mod timerfd;
+pub mod tipc;
 pub mod udp;
 
 mod call;
