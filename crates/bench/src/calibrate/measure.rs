@@ -14,6 +14,10 @@ use crate::stats::median;
 
 const BATCHES: usize = 20;
 const ROUNDS: u64 = 500;
+/// After this time no further batch is begun: where two virtual cores share a real one, each throw takes a time slice.
+const BATCHES_END_NS: u64 = 1_000_000_000;
+/// Tells the catching thread that nothing more is thrown.
+const NO_MORE: u64 = u64::MAX;
 
 /// One way of a cache line between core 0 and core 1, in ns.
 pub(super) fn cache_line_ns() -> Option<f64> {
@@ -30,7 +34,9 @@ pub(super) fn cache_line_ns() -> Option<f64> {
             let _ = pin_thread(1);
             start.wait();
             for round in 0..total {
-                await_value(&ball.0, 2 * round + 1);
+                if !await_value(&ball.0, 2 * round + 1) {
+                    return;
+                }
                 ball.0.store(2 * round + 2, Ordering::Release);
             }
         });
@@ -38,6 +44,7 @@ pub(super) fn cache_line_ns() -> Option<f64> {
             let _ = pin_thread(0);
             start.wait();
             let mut times = Vec::with_capacity(BATCHES);
+            let first_ns = now_ns();
             for batch in 0..BATCHES as u64 {
                 let start_ns = now_ns();
                 for round in batch * ROUNDS..(batch + 1) * ROUNDS {
@@ -45,7 +52,11 @@ pub(super) fn cache_line_ns() -> Option<f64> {
                     await_value(&ball.0, 2 * round + 2);
                 }
                 times.push((now_ns() - start_ns) as f64 / (2 * ROUNDS) as f64);
+                if now_ns() - first_ns > BATCHES_END_NS {
+                    break;
+                }
             }
+            ball.0.store(NO_MORE, Ordering::Release);
             times
         });
         batches = thrower.join().unwrap_or_default();
@@ -53,9 +64,15 @@ pub(super) fn cache_line_ns() -> Option<f64> {
     median(&batches)
 }
 
-fn await_value(ball: &AtomicU64, value: u64) {
+/// Waits for the ball; false: it will not come.
+fn await_value(ball: &AtomicU64, value: u64) -> bool {
     let mut polls = 0_u32;
-    while ball.load(Ordering::Acquire) != value {
+    loop {
+        match ball.load(Ordering::Acquire) {
+            NO_MORE => return false,
+            seen if seen == value => return true,
+            _ => {}
+        }
         std::hint::spin_loop();
         polls += 1;
         // With both threads on one core, spinning would last a whole time slice.
