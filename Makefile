@@ -3,6 +3,7 @@
 #   make demo    two nodes, two links, cuts in mid-transfer, figures at the end (DEMO="--bytes 100M" for options)
 #   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces
 #   make build   the program, target/release/polyrail
+#   make static  the program as one file without libraries, to be copied to other machines
 #   make sim     the simulator over many seeds (SEEDS=20000)
 #   make help    this text
 
@@ -13,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 SEEDS ?= 20000
 DEMO ?=
 
-.PHONY: help setup build demo test sim
+.PHONY: help setup build static demo test sim
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -23,6 +24,9 @@ setup:
 
 build: setup
 	cargo build --release --package polyrail-cli
+
+static: setup
+	@scripts/static.sh
 
 demo: setup
 	@cargo build --release --package polyrail-cli
