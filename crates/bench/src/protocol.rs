@@ -5,9 +5,11 @@ mod mptcp;
 mod packet_socket;
 mod pipes;
 mod polyrail;
+mod sctp;
 mod shared_memory;
 mod stream_socket;
 mod tcp;
+mod tipc;
 mod transaction;
 mod udp;
 mod udp_gso;
@@ -46,6 +48,11 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// Whether it goes on when the link it uses is cut and there is another.
+    fn fails_over(&self) -> bool {
+        self.striped()
+    }
+
     /// Whether this machine has it.
     ///
     /// # Errors
@@ -59,6 +66,14 @@ pub trait Protocol: Sync {
     /// # Errors
     /// The reason why not.
     fn supports(&self, _workload: Workload, _size: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Whether it can send messages of this size with socket buffers of `bytes` instead of the system's own.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn supports_buffers(&self, _size: usize, _bytes: usize) -> Result<(), String> {
         Ok(())
     }
 
@@ -160,6 +175,8 @@ pub trait Caller {
 pub enum Reach {
     /// To other machines.
     Network,
+    /// To other nodes of a testbed, which it needs to have prepared.
+    Testbed,
     /// Not beyond this one.
     Machine,
 }
@@ -222,7 +239,9 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &udp::PLAIN,
         &udp::GSO,
         &mptcp::Mptcp,
+        &sctp::Sctp,
     ];
+    list.extend(tipc::ALL.map(|p| p as &dyn Protocol));
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);
     list.extend([&shared_memory::CACHE_LINE, &shared_memory::MEMCPY].map(|p| p as &dyn Protocol));

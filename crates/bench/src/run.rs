@@ -184,7 +184,7 @@ impl Run<'_> {
         let opposite = |point: &Point| matches!(point.load, Load::Pairs(2.., FlowDirection::Opposite));
         let both = self.plan.points.iter().any(opposite);
         let receivers = if both { &[RECEIVER_NODE, SENDER_NODE][..] } else { &[RECEIVER_NODE] };
-        if self.protocols.iter().any(|protocol| protocol.reach() == Reach::Network) {
+        if self.protocols.iter().any(|protocol| protocol.reach() != Reach::Machine) {
             self.report.add_devices(devices(testbed, self.far.as_deref(), environment));
         }
         let mut ready = Vec::new();
@@ -437,7 +437,10 @@ fn suits(
     if *placement != Placement::Intra && protocol.reach() == Reach::Machine {
         return Err("does not leave its machine: see --placement intra".to_owned());
     }
-    if workload == Workload::Failover && !protocol.striped() {
+    if matches!(placement, Placement::Host(_)) && protocol.reach() == Reach::Testbed {
+        return Err("needs nodes that are prepared for it: see --placement inter".to_owned());
+    }
+    if workload == Workload::Failover && !protocol.fails_over() {
         return Err("uses the first link alone: there is no other to fail over to".to_owned());
     }
     if workload == Workload::Transact && protocol.transactor().is_none() {
@@ -445,6 +448,9 @@ fn suits(
     }
     if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
+    }
+    if let Some(bytes) = point.socket_buffer_max {
+        protocol.supports_buffers(size, bytes)?;
     }
     protocol.supports(workload, size)
 }

@@ -90,7 +90,16 @@ impl Waiter {
 
 /// Sleeps until a file is ready for `what`, for [`Waiter::BLOCK_MAX`] at most; whether it is.
 pub(crate) fn sleep_until_ready(file: impl AsFd, what: PollFlags) -> io::Result<bool> {
-    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(Waiter::BLOCK_MAX.subsec_nanos()) };
+    ready_within(file, what, Waiter::BLOCK_MAX)
+}
+
+/// Whether a file is ready for `what`, has failed or has ended, without sleeping.
+pub(crate) fn is_ready(file: impl AsFd, what: PollFlags) -> io::Result<bool> {
+    ready_within(file, what, Duration::ZERO)
+}
+
+fn ready_within(file: impl AsFd, what: PollFlags, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
     match poll(&mut [PollFd::new(&file, what)], Some(&limit)) {
         Err(Errno::INTR) => Ok(false),
         ready => Ok(ready? > 0),

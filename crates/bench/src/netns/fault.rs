@@ -13,6 +13,9 @@ use super::spec::{Spec, device};
 /// it cannot be shared, for no arrow of ARCHITECTURE.md leads from the instrument to the bearers.
 const EXPRESS_TYPE: &str = "0x88b5";
 
+/// Ethernet type of the kernel's TIPC.
+const TIPC_TYPE: &str = "0x88ca";
+
 /// Which of a node's packets on a link vanish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -80,7 +83,7 @@ pub(super) fn set_hole(
     })
 }
 
-/// Sets the share of IP packets and express frames (docs/protocol.md §2.5) dropped on arrival, at every node of a link.
+/// Sets the share of IP packets, express frames (docs/protocol.md §2.5) and TIPC's packets dropped on arrival, at every node of a link.
 pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), NetnsError> {
     let device = device(link);
     let mut change = format!("flush chain netdev polyrail loss_{device}\n");
@@ -95,7 +98,7 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
     };
     if let Some(chance) = chance {
         // Two counters in one rule: what came by, and what was lost of it.
-        let packets = format!("meta protocol {{ ip, ip6, {EXPRESS_TYPE} }}");
+        let packets = format!("meta protocol {{ ip, ip6, {EXPRESS_TYPE}, {TIPC_TYPE} }}");
         change +=
             &format!("add rule netdev polyrail loss_{device} {packets} counter {chance} counter drop\n");
     }

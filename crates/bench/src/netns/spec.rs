@@ -15,7 +15,7 @@ pub struct LinkSpec {
     pub latency_ms: u32,
     /// MTU of the devices, in bytes.
     pub mtu: u32,
-    /// Share of arriving IP packets dropped at random, in percent.
+    /// Share of arriving packets (IP, express frames, TIPC) dropped at random, in percent.
     pub loss_percent: f64,
     /// Whether large segments pass the link whole. Off: the unit that the link loses is one packet, not 64 KiB.
     pub gso: bool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::byte_stream::StreamPipe;
-use super::transaction::{Answers, Calls, Kind};
+use super::transaction::{Answers, Calls, Habits, Kind};
 use super::{Answerer, Caller, Listener, Pipe, Setup};
 use crate::clock::now_ns;
 use crate::wait::Waiter;
@@ -76,7 +76,8 @@ fn kind(options: Options, ip: IpAddr, setup: &Setup) -> Kind {
         set_options(socket, options, buffer)
     };
     let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    Kind { domain, kind: Type::STREAM, protocol: Some(options.protocol), prepare: Box::new(prepare) }
+    let (kind, protocol, habits) = (Type::STREAM, Some(options.protocol), Habits::default());
+    Kind { domain, kind, protocol, prepare: Box::new(prepare), habits }
 }
 
 /// Whether a socket with these options can be opened at all.

@@ -1,6 +1,8 @@
 //! Every protocol that needs no links, between two threads of this machine.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Once;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
@@ -18,7 +20,23 @@ fn local() -> Vec<&'static dyn Protocol> {
     let list: Vec<_> = all().into_iter().filter(|p| p.reach() == Reach::Machine).collect();
     let names: Vec<&str> = list.iter().map(|p| p.name()).collect();
     assert_eq!(names, ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe", "cacheline", "memcpy"]);
-    list.into_iter().chain(["tcp-nodelay", "udp", "udp-gso"].map(|name| find(name).unwrap())).collect()
+    let ip = ["tcp-nodelay", "udp", "udp-gso"].map(|name| find(name).unwrap());
+    list.into_iter().chain(ip).chain(of_some_kernels()).collect()
+}
+
+/// Those of them that this kernel has. What it has not is told aloud, once.
+fn of_some_kernels() -> Vec<&'static dyn Protocol> {
+    static TOLD: Once = Once::new();
+    let names = ["sctp", "tipc-stream", "tipc-seqpacket", "tipc-rdm", "tipc-dgram"];
+    let (present, absent): (Vec<_>, Vec<_>) =
+        names.map(|name| find(name).unwrap()).into_iter().partition(|p| p.available().is_ok());
+    TOLD.call_once(|| {
+        for protocol in absent {
+            let reason = protocol.available().unwrap_err();
+            let _ = writeln!(std::io::stderr(), "SKIPPED {}: {reason}", protocol.name());
+        }
+    });
+    present
 }
 
 fn setup(size: usize, wait: WaitMode) -> Setup {
@@ -111,8 +129,29 @@ fn a_packet_that_no_buffer_holds_is_refused_before_the_run() {
 }
 
 #[test]
+fn a_protocol_that_this_kernel_lacks_says_how_to_get_it() {
+    for protocol in all() {
+        if let Err(reason) = protocol.available() {
+            let way = ["modprobe", "sysctl", "CONFIG_"].iter().any(|word| reason.contains(word));
+            assert!(way, "{}: {reason}", protocol.name());
+        }
+    }
+}
+
+#[test]
+fn a_message_of_the_largest_size_that_a_protocol_takes_arrives_whole() {
+    for protocol in of_some_kernels() {
+        let size = 66_000;
+        let mut pipes = pair(protocol, &setup(size, WaitMode::Block));
+        carry(&mut pipes, size);
+    }
+}
+
+#[test]
 fn the_end_of_the_other_side_is_an_error_and_not_silence() {
-    for name in ["unix-stream", "unix-seqpacket", "pipe", "tcp-nodelay"] {
+    let connected = |p: &&dyn Protocol| p.reliable();
+    let of_some_kernels = of_some_kernels().into_iter().filter(connected).map(|p| p.name());
+    for name in ["unix-stream", "unix-seqpacket", "pipe", "tcp-nodelay"].into_iter().chain(of_some_kernels) {
         let [mut receiver, sender] = pair(find(name).unwrap(), &setup(64, WaitMode::Block));
         drop(sender);
         let ended = loop {
@@ -121,13 +160,18 @@ fn the_end_of_the_other_side_is_an_error_and_not_silence() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof, "{name}");
+        // TIPC's connections end by a reset.
+        let tipc = name.starts_with("tipc");
+        let end = if tipc { io::ErrorKind::ConnectionReset } else { io::ErrorKind::UnexpectedEof };
+        assert_eq!(ended.kind(), end, "{name}");
     }
 }
 
 #[test]
 fn a_sender_that_finds_nobody_says_so_in_time() {
-    for name in ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe", "cacheline", "memcpy"] {
+    let of_some_kernels = of_some_kernels().into_iter().map(|p| p.name());
+    let local = ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe", "cacheline", "memcpy"];
+    for name in local.into_iter().chain(of_some_kernels) {
         let protocol = find(name).unwrap();
         let listener = protocol.listen(&setup(64, WaitMode::Block)).unwrap();
         let address = listener.address();
@@ -141,7 +185,9 @@ fn a_sender_that_finds_nobody_says_so_in_time() {
 fn transactors() -> Vec<(&'static str, &'static dyn Transactor)> {
     let list: Vec<_> = all().into_iter().filter_map(|p| Some((p.name(), p.transactor()?))).collect();
     let names: Vec<&str> = list.iter().map(|(name, _)| *name).collect();
-    let expected = ["tcp-cubic", "tcp-bbr", "tcp-nodelay", "mptcp", "unix-stream", "unix-seqpacket"];
+    let tcp = ["tcp-cubic", "tcp-bbr", "tcp-nodelay", "mptcp"];
+    let of_some_kernels = ["sctp", "tipc-stream", "tipc-seqpacket"];
+    let expected = [tcp.as_slice(), &of_some_kernels, &["unix-stream", "unix-seqpacket"]].concat();
     assert_eq!(names, expected);
     list.into_iter().filter(|(name, _)| find(name).unwrap().available().is_ok()).collect()
 }
@@ -180,7 +226,10 @@ fn answered(transactor: &dyn Transactor, setup: &Setup, work: impl FnOnce(&str))
 fn each_call_is_answered_by_its_own_message_however_one_waits() {
     for (name, transactor) in transactors() {
         for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
-            for size in [8, 128, 150_000] {
+            for size in [8, 128, 60_000, 150_000] {
+                if find(name).unwrap().supports(Workload::Transact, size).is_err() {
+                    continue;
+                }
                 let setup = setup(size, wait);
                 let count = answered(transactor, &setup, |address| {
                     let mut caller = transactor.caller(&setup, address).unwrap();
@@ -223,7 +272,10 @@ fn a_caller_that_finds_nobody_or_is_hung_up_on_says_so() {
         let address = transactor.answerer(&setup).unwrap().address();
         let mut caller = transactor.caller(&setup, &address).unwrap();
         let error = caller.call(&[0; 128], &mut [0; 128]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{name}");
+        // TIPC knows no address without a listener, only names that nobody bears.
+        let tipc = name.starts_with("tipc");
+        let refusal = if tipc { io::ErrorKind::HostUnreachable } else { io::ErrorKind::ConnectionRefused };
+        assert_eq!(error.kind(), refusal, "{name}");
         // An answer of fewer bytes than were asked for, and its end.
         answered(transactor, &setup, |address| {
             let mut caller = transactor.caller(&setup, address).unwrap();

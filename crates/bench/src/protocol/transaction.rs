@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::{Answerer, Caller, Setup, packet_socket};
 use crate::clock::now_ns;
 use crate::control::Far;
-use crate::wait::{WaitMode, Waiter, sleep_until_ready};
+use crate::wait::{WaitMode, Waiter, is_ready, sleep_until_ready};
 
 /// Step after which a transaction has failed.
 const FAILED_AFTER_NS: u64 = 3_000_000_000;
@@ -26,6 +26,16 @@ pub(super) struct Kind {
     pub(super) protocol: Option<Protocol>,
     /// Sets the options, also those that an accepted socket inherits.
     pub(super) prepare: Box<dyn Prepare>,
+    pub(super) habits: Habits,
+}
+
+/// Where a protocol's connections want to be treated otherwise than most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Habits {
+    /// Whether nothing may be sent or received before the connection is there: an error instead of "not yet".
+    pub(super) connects_first: bool,
+    /// Whether closing alone tells the other side of a reset, so that the end must be said before.
+    pub(super) says_its_end: bool,
 }
 
 /// Sets options on a socket.
@@ -35,7 +45,7 @@ impl<F: Fn(&Socket) -> io::Result<()>> Prepare for F {}
 
 impl Kind {
     fn steps(&self, setup: &Setup) -> Steps {
-        Steps { mode: setup.wait, packets: self.kind == Type::SEQPACKET }
+        Steps { mode: setup.wait, packets: self.kind == Type::SEQPACKET && self.domain == Domain::UNIX }
     }
 
     fn open(&self, nonblocking: bool) -> io::Result<Socket> {
@@ -50,7 +60,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 struct Steps {
     mode: WaitMode,
-    /// Whether messages go as packets.
+    /// Whether messages go as packets of a Unix socket, which is asked twice for its end.
     packets: bool,
 }
 
@@ -94,6 +104,16 @@ impl Steps {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    /// Waits until a connection that goes on by itself is there, or has failed.
+    fn until_connected(self, socket: &Socket) -> io::Result<()> {
+        self.until_done(socket, PollFlags::OUT, || {
+            if !is_ready(socket, PollFlags::OUT)? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            socket.take_error()?.map_or(Ok(()), Err)
+        })
     }
 
     fn send_all(self, socket: impl AsFd, message: &[u8]) -> io::Result<()> {
@@ -146,11 +166,14 @@ impl Caller for Calls {
     fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()> {
         let steps = self.steps;
         let socket = self.kind.open(!steps.sleeps_in_calls())?;
-        steps.until_done(&socket, PollFlags::OUT, || match socket.connect(&self.to) {
-            // It goes on by itself; sending waits for it.
-            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(()),
-            other => other,
+        let connected = steps.until_done(&socket, PollFlags::OUT, || match socket.connect(&self.to) {
+            // It goes on by itself; sending waits for it in most protocols.
+            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(false),
+            other => other.map(|()| true),
         })?;
+        if !connected && self.kind.habits.connects_first {
+            steps.until_connected(&socket)?;
+        }
         steps.send_all(&socket, message)?;
         steps.recv_all(&socket, answer)?;
         match steps.recv(&socket, &mut [0])? {
@@ -165,6 +188,7 @@ pub(super) struct Answers {
     listening: Socket,
     address: String,
     steps: Steps,
+    says_its_end: bool,
     message: Vec<u8>,
     /// Who may call; none: anybody.
     far: Option<Far>,
@@ -184,7 +208,8 @@ impl Answers {
         listening.bind(at)?;
         listening.listen(BACKLOG)?;
         let address = address(&listening)?;
-        Ok(Self { listening, address, steps, message: vec![0; setup.size], far: setup.far.clone() })
+        let (says_its_end, far) = (kind.habits.says_its_end, setup.far.clone());
+        Ok(Self { listening, address, steps, says_its_end, message: vec![0; setup.size], far })
     }
 }
 
@@ -209,6 +234,9 @@ impl Answerer for Answers {
         }
         steps.recv_all(&socket, &mut self.message)?;
         steps.send_all(&socket, &self.message)?;
+        if self.says_its_end {
+            rustix::net::shutdown(&socket, Shutdown::Both)?;
+        }
         Ok(true)
     }
 }

@@ -11,7 +11,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use super::byte_stream::StreamPipe;
 use super::packet_socket::{HELLO, PacketPipe};
-use super::transaction::{self, Answers, Calls};
+use super::transaction::{self, Answers, Calls, Habits};
 use super::{
     Answerer, Caller, Listener, Pipe, Protocol, Reach, Setup, Transactor, local_name, stream_socket,
 };
@@ -126,7 +126,8 @@ impl Kind {
     fn of_transactions(self, setup: &Setup) -> transaction::Kind {
         let buffer = setup.socket_buffer_max;
         let prepare = Box::new(move |socket: &Socket| set_buffers(socket, buffer));
-        transaction::Kind { domain: Domain::UNIX, kind: self.of_socket(), protocol: None, prepare }
+        let (kind, habits) = (self.of_socket(), Habits::default());
+        transaction::Kind { domain: Domain::UNIX, kind, protocol: None, prepare, habits }
     }
 
     fn of_socket(self) -> Type {
