@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Measures the kernel's SCTP and TIPC where the running kernel has neither: boots another kernel in QEMU, without hardware
+# help, with the static program inside, and checks that nothing is lost or damaged. Figures from there compare nothing.
+#
+#   scripts/guest.sh KERNEL_ROOT [SCRIPT]
+#
+# KERNEL_ROOT is an unpacked kernel package: apt-get download linux-image-VERSION && dpkg-deb -x FILE KERNEL_ROOT
+# SCRIPT is run in the guest instead of scripts/guest/check.sh. PROGRAM names a static program that is built already;
+# TIMEOUT_S is how long the guest may take (1800).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+
+fail() { printf 'guest: %s\n' "$*" >&2; exit 1; }
+
+[ $# -ge 1 ] || fail "which kernel? scripts/guest.sh KERNEL_ROOT [SCRIPT], where KERNEL_ROOT is an unpacked kernel package"
+root=$1 script=${2:-scripts/guest/check.sh}
+
+packages=()
+need() { command -v "$1" >/dev/null || packages+=("$2"); }
+need qemu-system-x86_64 qemu-system-x86
+need busybox busybox-static
+need cpio cpio
+need modprobe kmod
+need ip iproute2
+need tipc iproute2
+need nft nftables
+need ethtool ethtool
+[ ${#packages[@]} = 0 ] || fail "something is missing: apt-get install $(printf '%s\n' "${packages[@]}" | sort -u | xargs)"
+
+kernel=$(find "$root/boot" -name 'vmlinuz-*' 2>/dev/null | sort -V | tail -n1)
+[ -n "$kernel" ] || fail "$root/boot holds no vmlinuz-*: is it an unpacked kernel package (dpkg-deb -x FILE $root)?"
+version=${kernel##*/vmlinuz-}
+[ -d "$root/lib/modules/$version" ] || fail "$root/lib/modules/$version is missing: the modules belong to the same package"
+[ -r "$script" ] || fail "no script $script"
+program=${PROGRAM:-$(scripts/static.sh)}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+guest=$work/root
+mkdir -p "$guest"/{bin,sbin,lib,proc,sys,dev,run/netns,tmp,modules}
+busybox=$(command -v busybox)
+cp "$busybox" "$guest/bin/busybox"
+cp "$program" "$guest/bin/polyrail"
+cp "$script" "$guest/check.sh"
+cp scripts/guest/init.sh "$guest/init"
+chmod 755 "$guest/init" "$guest/bin/polyrail"
+
+# The network's commands with the libraries that each names.
+for command in ip tc tipc nft ethtool; do
+    path=$(readlink -f "$(command -v $command)")
+    cp "$path" "$guest/sbin/$command"
+    { ldd "$path" || true; } | grep -oE '/[^ ]+\.so[^ ]*' | while read -r library; do
+        mkdir -p "$guest$(dirname "$library")"
+        cp -L "$library" "$guest$library"
+    done
+done
+
+# Modules with what they need, in the order in which they must be loaded. What is built in needs none.
+depmod -b "$root" "$version"
+for module in tipc sctp veth nf_tables nft_numgen sch_tbf tcp_bbr; do
+    { modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null || true; } |
+        sed -n 's/^insmod \([^ ]*\).*/\1/p'
+done | awk '!seen[$0]++' | while read -r file; do
+    name=$(basename "$file")
+    case $name in
+    *.xz) xz -dc "$file" >"$guest/modules/${name%.xz}" ;;
+    *.zst) zstd -qdc "$file" >"$guest/modules/${name%.zst}" ;;
+    *) cp "$file" "$guest/modules/$name" ;;
+    esac
+    name=${name%.xz}
+    echo "${name%.zst}" >>"$guest/modules/order"
+done
+
+(cd "$guest" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/image"
+log=$work/log
+timeout "${TIMEOUT_S:-1800}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 3 -m 1024 -nographic -no-reboot \
+    -nodefaults -serial stdio -nic none -kernel "$kernel" -initrd "$work/image" \
+    -append "console=ttyS0 quiet loglevel=3 mitigations=off panic=1" </dev/null | sed -u 's/\r//g' | tee "$log" ||
+    fail "the guest did not end within ${TIMEOUT_S:-1800} s"
+grep -q '^guest: ended with 0$' "$log" || fail "the check in the guest failed"
