@@ -2,6 +2,7 @@
 
 mod failover;
 mod host;
+mod keep;
 mod load;
 mod plan;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(crate) use failover::FailoverPlan;
 pub use failover::{FailoverArgs, FlowClass};
 pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
+pub use keep::{CompareArgs, KeepArgs};
 pub use load::{FlowDirection, LoadArgs};
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -98,6 +100,9 @@ pub struct BenchArgs {
     /// How much is asked of a protocol at once.
     #[command(flatten)]
     pub load: LoadArgs,
+    /// Where results are kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// How links are cut in failover.
     #[command(flatten)]
     pub failover: FailoverArgs,
@@ -117,6 +122,10 @@ pub enum BenchCommand {
   polyrail bench serve --listen 0.0.0.0 --key-file key          (on node7)
   polyrail bench stream --placement node7 --key-file key")]
     Serve(ServeArgs),
+    /// Compares two documents of --json: what became better, what worse, and whether that is chance
+    #[command(after_help = "Example: polyrail bench compare before.json after.json --threshold 2\n\n\
+        Exit codes: 0 no regression, 1 at least one, 2 the documents cannot be compared.")]
+    Compare(CompareArgs),
 }
 
 /// Whose memory messages are sent from.

@@ -64,7 +64,7 @@ pub(crate) fn calibrate() -> Calibration {
 pub(crate) const PHASE_FACTOR: f64 = 1.6;
 
 /// The pulses just before and just after a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pulses {
     /// Just before.
     pub(crate) before: Calibration,
@@ -72,7 +72,7 @@ pub(crate) struct Pulses {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<Calibration>,
     /// How many samples were taken here before this one and thrown away, because the machine changed phase.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) retaken: u32,
 }
 

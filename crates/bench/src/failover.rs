@@ -74,7 +74,7 @@ fn last_words(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// One cut and what it did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cut {
     pub(crate) place: Place,
     /// When the cut was begun, in ns of the machine's clock.
@@ -88,7 +88,7 @@ pub(crate) struct Cut {
 }
 
 /// Which cut it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) kind: Kind,
     pub(crate) link: usize,

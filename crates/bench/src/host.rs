@@ -71,6 +71,27 @@ impl Host {
     }
 }
 
+impl Host {
+    /// What differs from `other` and lets figures differ: a name, and what either has.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
+        let about = |host: &Self| {
+            let governor = host.governor.clone().unwrap_or_else(|| "none".to_owned());
+            [
+                ("kernel", host.kernel.clone()),
+                ("cpu", host.cpu.clone()),
+                ("cores", host.cores.to_string()),
+                ("governor", governor),
+                ("congestion control", host.congestion_control.clone()),
+                ("version", host.version.clone()),
+                ("optimized", host.optimized.to_string()),
+            ]
+        };
+        let pairs = about(self).into_iter().zip(about(other));
+        let differing = pairs.filter(|((_, here), (_, there))| here != there);
+        differing.map(|((name, here), (_, there))| (name, here, there)).collect()
+    }
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).map_or(String::new(), |text| text.trim().to_owned())
 }
@@ -78,6 +99,13 @@ fn read(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_kernel_differs_and_another_load_does_not() {
+        let host = Host::here();
+        let other = Host { kernel: "Linux 9".to_owned(), load_1min: 99.0, memory_mib: 1, ..host.clone() };
+        assert_eq!(host.differences(&other), [("kernel", host.kernel.clone(), "Linux 9".to_owned())]);
+    }
 
     #[test]
     fn the_machine_has_a_kernel_cores_and_memory() {

@@ -27,16 +27,21 @@ pub mod protocol;
 mod remote;
 mod report;
 mod run;
+mod schema;
 pub mod stats;
 mod wait;
 mod workload;
 
 pub use agent::{AGENT_COMMAND, agent_main};
-pub use args::{BenchArgs, BenchCommand, FailoverArgs, FlowClass, HostArgs, Placement, SendKind, ServeArgs};
+pub use args::{
+    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, Placement, SendKind,
+    ServeArgs,
+};
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;
 pub use remote::CONTROL_PORT;
-pub use report::{Report, SCHEMA};
+pub use report::{COMPARE_SCHEMA, Report, SCHEMA};
+pub use run::JOURNAL_SCHEMA;
 pub use run::{measure, refuse, run};
 pub use wait::{WaitMode, Waiter};
 pub use workload::Workload;

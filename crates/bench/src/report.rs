@@ -1,11 +1,15 @@
 //! From samples to what is told: medians with their range, paired ratios, verdicts; as JSON and as a table.
 
+mod compare;
+mod csv;
 mod document;
 mod figures;
 mod list;
 mod table;
 
 use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
 use crate::calibrate::{PHASE_FACTOR, Pulses};
@@ -20,6 +24,8 @@ use crate::stats::{Ratio, Spread, paired_ratio};
 use crate::wait::WaitMode;
 use crate::workload::{Histogram, ToolCost, Workload};
 
+pub use compare::COMPARE_SCHEMA;
+pub(crate) use compare::Comparison;
 use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
 pub(crate) use list::List;
 
@@ -27,7 +33,7 @@ pub(crate) use list::List;
 pub const SCHEMA: &str = "polyrail-bench/1";
 
 /// What is compared: one protocol under one set of conditions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Case {
     workload: Workload,
     protocol: &'static str,
@@ -40,7 +46,8 @@ pub(crate) struct Case {
     class: Option<FlowClass>,
     /// Where messages are composed in the protocol's memory.
     send: Option<SendKind>,
-    /// What the instrument itself costs.
+    /// What the instrument itself costs: measured, and so no part of what the case is.
+    #[serde(skip)]
     tool: Option<ToolCost>,
 }
 
@@ -118,6 +125,10 @@ impl Series {
         Self { case, samples: Vec::new() }
     }
 
+    pub(crate) fn case(&self) -> &Case {
+        &self.case
+    }
+
     pub(crate) fn add(&mut self, repetition: u32, sample: Sample, pulses: Pulses) {
         self.samples.push((repetition, sample, pulses));
     }
@@ -159,8 +170,7 @@ impl Series {
         let case = &self.case;
         let spread = |value: fn(&Sample) -> Option<f64>| {
             // A sample cut short still says how fast it was until then; its error stands beside it.
-            let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample, _)| value(sample)).collect();
-            Spread::of(&values)
+            Spread::over(self.samples.iter().map(|(_, sample, _)| value(sample)))
         };
         let one_way = case.workload.is_one_way();
         let moves_bytes = one_way || case.workload.checks_contents() || case.workload == Workload::Incast;
@@ -179,7 +189,7 @@ impl Series {
         notes.dedup();
         Row {
             workload: case.workload,
-            protocol: case.protocol,
+            protocol: case.protocol.to_owned(),
             placement: environment.placement.clone(),
             links: environment.rates.len(),
             rate_mbit: environment.rates.clone(),
@@ -198,9 +208,10 @@ impl Series {
                 _ => spread(rate_per_s).filter(|_| one_way),
             },
             latency_us: self.latency(|sample| times(case.workload, sample)),
+            histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
             gaps: figures::gaps(samples()),
-            cuts: figures::cuts(samples()),
+            cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
             calm_lateness_us: figures::calm_lateness(samples()),
             stalls: figures::stalls(samples()),
             idle: figures::idle(samples()),
@@ -218,11 +229,12 @@ impl Series {
             reordered: sum(&|sample| self.checked(sample).reordered),
             damaged: sum(&damaged),
             tool_ns: case.tool,
-            limited_by: self.limited_by(),
+            limited_by: self.limited_by().map(str::to_owned),
             calibration: self.samples.iter().map(|(_, _, pulses)| *pulses).collect(),
             peer_calibration: samples().filter_map(|sample| Some(sample.far?.calibration)).collect(),
             clock: document::Clock::of(samples()),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
+            failed: self.failed(),
             notes,
         }
     }
@@ -312,9 +324,7 @@ impl Series {
             return None;
         }
         let histograms: Vec<Histogram> = self.samples.iter().map(|(_, sample, _)| times(sample)).collect();
-        let spread = |value: &dyn Fn(&Histogram) -> Option<f64>| {
-            Spread::of(&histograms.iter().filter_map(value).collect::<Vec<f64>>())
-        };
+        let spread = |value: &dyn Fn(&Histogram) -> Option<f64>| Spread::over(histograms.iter().map(value));
         Some(Latency {
             p50: spread(&|h| h.quantile_us(0.5))?,
             p90: spread(&|h| h.quantile_us(0.9))?,
@@ -322,6 +332,20 @@ impl Series {
             p999: spread(&|h| h.quantile_us(0.999))?,
             max: spread(&Histogram::max_us)?,
         })
+    }
+
+    fn failed(&self) -> Vec<u32> {
+        let failed = self.samples.iter().filter(|(_, sample, _)| sample.error.is_some());
+        failed.map(|(repetition, ..)| repetition + 1).collect()
+    }
+
+    /// The latencies of every repetition, by bucket; empty where there are none.
+    fn histogram_ns(&self) -> Vec<(u64, u64)> {
+        if !self.case.workload.has_latency() {
+            return Vec::new();
+        }
+        let samples = self.samples.iter().map(|(_, sample, _)| times(self.case.workload, sample).buckets());
+        Histogram::from_buckets(&samples.flatten().collect::<Vec<_>>()).buckets()
     }
 
     /// What held the figure down, where that can be told: throttled links that are nearly full, this instrument, or a core
@@ -394,8 +418,27 @@ impl Report {
         Self { refused: true, ..Self::failed(error) }
     }
 
+    /// What went wrong; the first of it stands, what follows on it is added.
     pub(crate) fn set_error(&mut self, error: String) {
-        self.document.error = Some(error);
+        self.document.error = Some(match self.document.error.take() {
+            Some(first) => format!("{first}; {error}"),
+            None => error,
+        });
+    }
+
+    /// What was asked for.
+    pub(crate) fn set_plan(&mut self, plan: &Plan) {
+        self.document.plan = serde_json::to_value(plan).ok();
+    }
+
+    /// Notes that concern all of it.
+    pub(crate) fn add_notes(&mut self, notes: impl Iterator<Item = String>) {
+        self.document.notes.extend(notes);
+    }
+
+    /// The machine.
+    pub(crate) fn host(&self) -> &crate::host::Host {
+        &self.document.host
     }
 
     /// Records the receiver's machine, which is another one.
@@ -404,7 +447,7 @@ impl Report {
     }
 
     pub(crate) fn add_unavailable(&mut self, protocol: &'static str, reason: String) {
-        let entry = Unavailable { protocol, reason };
+        let entry = Unavailable { protocol: protocol.to_owned(), reason };
         if !self.document.unavailable.contains(&entry) {
             self.document.unavailable.push(entry);
         }
@@ -461,6 +504,11 @@ impl Report {
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(&self.document)
             .unwrap_or_else(|error| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"report: {error}\"}}"))
+    }
+
+    /// Every sample as CSV, a line each.
+    pub fn csv(&self) -> String {
+        csv::render(&self.document.results)
     }
 
     /// The report as a table for a terminal.

@@ -2,6 +2,8 @@
 
 mod conduct;
 mod far;
+mod journal;
+mod keep;
 mod live;
 mod pair;
 mod phase;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{
-    BenchArgs, BenchCommand, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
+    BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
 };
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup, SideReport};
@@ -28,10 +30,13 @@ use crate::pace::Pace;
 use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
 use crate::remote::Client;
-use crate::report::{Case, Report, Series, is_tight};
+use crate::report::{Case, Comparison, Report, Series, is_tight};
 use crate::workload::{ToolCost, Workload};
 
 use conduct::Part;
+pub use journal::JOURNAL_SCHEMA;
+use journal::Journal;
+use keep::Csv;
 use live::Live;
 pub(crate) use pair::Sample;
 
@@ -44,7 +49,7 @@ const BULK_BYTES: usize = 1 << 20;
 const SENDER_NODE: usize = 0;
 const RECEIVER_NODE: usize = 1;
 
-/// Runs `bench` and gives the exit code: 0 good, 1 something could not be measured, 2 wrong arguments.
+/// Runs `bench` and gives the exit code: 0 good, 1 something could not be measured, or got worse, 2 wrong arguments.
 pub fn run(args: BenchArgs) -> i32 {
     match &args.command {
         Some(BenchCommand::List) => {
@@ -52,15 +57,36 @@ pub fn run(args: BenchArgs) -> i32 {
             return emit(if args.json { list.json() } else { list.table() }, 0);
         }
         Some(BenchCommand::Serve(serve)) => return far::serve(serve, args.json),
+        Some(BenchCommand::Compare(asked)) => return compare(asked, args.json),
         None => {}
     }
+    let csv = match Csv::prepare(&args) {
+        Ok(csv) => csv,
+        Err(error) => return finish(&args, &Report::refused(error)),
+    };
     // Without root, network namespaces need a user namespace first; that replaces the process.
     let needs_root = args.plan().is_ok_and(|plan| plan.needs_testbed());
     if needs_root && !rustix::process::geteuid().is_root() {
         let error = reexecute_unprivileged();
         return finish(&args, &Report::failed(error.to_string()));
     }
-    finish(&args, &measure(&args))
+    let mut report = measure(&args);
+    if !report.is_refused()
+        && let Err(error) = csv.write(&report)
+    {
+        report.set_error(error);
+    }
+    finish(&args, &report)
+}
+
+fn compare(asked: &CompareArgs, json: bool) -> i32 {
+    let comparison = Comparison::of_files(&asked.first, &asked.second, asked.threshold);
+    match (comparison.error(), json) {
+        (Some(error), _) => eprintln!("polyrail bench compare: {error}"),
+        (None, true) => {}
+        (None, false) => return emit(comparison.table(), comparison.exit_code()),
+    }
+    if json { emit(comparison.json(), comparison.exit_code()) } else { comparison.exit_code() }
 }
 
 /// Tells of arguments that the command line's parser refused, as a report if `json` was among them; gives the exit
@@ -82,10 +108,23 @@ pub fn measure(args: &BenchArgs) -> Report {
         Err(error) => return Report::failed(format!("signals: {error}")),
     };
     let (plan, protocols) = plan;
-    let mut run = Run { report: Report::new(), plan: &plan, protocols, stop, far: None };
+    let mut report = Report::new();
+    report.set_plan(&plan);
+    let journal = match &args.keep.journal {
+        Some(path) => match Journal::open(path, &plan, report.host()) {
+            Ok(journal) => Some(journal),
+            Err(error) => return Report::refused(error),
+        },
+        None => None,
+    };
+    if let Some(journal) = journal.as_ref().filter(|journal| journal.len() > 0) {
+        eprintln!("{} samples are in the journal already", journal.len());
+    }
+    let mut run = Run { report, plan: &plan, protocols, stop, far: None, journal };
     if let Err(error) = run.environments() {
         run.report.set_error(error);
     }
+    run.report.add_notes(run.journal.iter().flat_map(Journal::notes));
     run.report.conclude(&plan.versus);
     run.report
 }
@@ -97,6 +136,7 @@ fn finish(args: &BenchArgs, report: &Report) -> i32 {
     match (args.json, report.is_refused()) {
         (true, _) => emit(report.json(), report.exit_code()),
         (false, true) => report.exit_code(),
+        (false, false) if keep::to_output(&args.keep) => emit(report.csv(), report.exit_code()),
         (false, false) => emit(report.table(), report.exit_code()),
     }
 }
@@ -149,6 +189,7 @@ struct Run<'a> {
     stop: Arc<AtomicBool>,
     /// The machine of the receiver, while it is another one.
     far: Option<Arc<Client>>,
+    journal: Option<Journal>,
 }
 
 impl Run<'_> {
@@ -239,6 +280,12 @@ impl Run<'_> {
             }
             for &place in &order {
                 let (protocol, series) = &mut series[place];
+                let known =
+                    self.journal.as_mut().and_then(|journal| journal.known(series.case(), repetition));
+                if let Some((sample, pulses)) = known {
+                    series.add(repetition, sample, pulses);
+                    continue;
+                }
                 if self.stop.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
                 }
@@ -255,7 +302,12 @@ impl Run<'_> {
                 };
                 let pulse = || pair::pulse(command(None, 0)?.into());
                 let (sample, pulses) = phase::steady(&mut last_pulse, pulse, take, again)?;
+                let kept = match &mut self.journal {
+                    Some(journal) => journal.add(series.case(), repetition, &sample, &pulses),
+                    None => Ok(()),
+                };
                 series.add(repetition, sample, pulses);
+                kept?;
             }
             if let Some(percent) = self.plan.tight_percent
                 && is_tight(series.iter().map(|(_, series)| series), &self.plan.versus, percent)

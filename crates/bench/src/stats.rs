@@ -1,6 +1,10 @@
-//! Medians, spreads and paired ratios with bootstrap intervals.
+//! Medians, spreads, and ratios with their intervals: paired, and of samples taken at different times.
+
+mod shift;
 
 use serde::{Deserialize, Serialize};
+
+pub use shift::{SAMPLES_MIN, Shift, shift};
 
 /// The middle of several samples, with their range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,15 +17,31 @@ pub struct Spread {
     pub high: f64,
     /// Number of samples.
     pub samples: usize,
+    /// The samples by repetition; null for one that gave none. Documents of early versions have none of them.
+    #[serde(default)]
+    pub values: Vec<Option<f64>>,
 }
 
 impl Spread {
     /// The spread of `samples`; none where there is none.
     pub fn of(samples: &[f64]) -> Option<Self> {
-        let median = median(samples)?;
+        Self::over(samples.iter().copied().map(Some))
+    }
+
+    /// The spread of what the repetitions gave, in their order; none where none gave anything.
+    pub fn over(repetitions: impl Iterator<Item = Option<f64>>) -> Option<Self> {
+        // JSON has no infinity: such a value would come back as null.
+        let values: Vec<Option<f64>> = repetitions.map(|value| value.filter(|v| v.is_finite())).collect();
+        let samples: Vec<f64> = values.iter().flatten().copied().collect();
+        let median = median(&samples)?;
         let low = samples.iter().copied().fold(f64::INFINITY, f64::min);
         let high = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Some(Self { median, low, high, samples: samples.len() })
+        Some(Self { median, low, high, samples: samples.len(), values })
+    }
+
+    /// The samples that there are.
+    pub fn present(&self) -> Vec<f64> {
+        self.values.iter().flatten().copied().collect()
     }
 }
 
@@ -128,8 +148,18 @@ mod tests {
     #[test]
     fn spread_keeps_the_range() {
         let spread = Spread::of(&[5.0, 1.0, 3.0]).unwrap();
-        assert_eq!(spread, Spread { median: 3.0, low: 1.0, high: 5.0, samples: 3 });
+        assert_eq!((spread.median, spread.low, spread.high, spread.samples), (3.0, 1.0, 5.0, 3));
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn a_spread_keeps_each_sample_in_its_repetitions_place() {
+        let spread = Spread::over([Some(5.0), None, Some(f64::INFINITY), Some(1.0)].into_iter()).unwrap();
+        assert_eq!((spread.samples, spread.present()), (2, vec![5.0, 1.0]));
+        let text = serde_json::to_string(&spread).unwrap();
+        assert!(text.contains("[5.0,null,null,1.0]"), "{text}");
+        assert_eq!(serde_json::from_str::<Spread>(&text).unwrap(), spread);
+        assert_eq!(Spread::over([None].into_iter()), None);
     }
 
     #[test]

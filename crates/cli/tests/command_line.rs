@@ -145,3 +145,68 @@ fn the_version_is_printed() {
     let output = polyrail(&["--version"]);
     assert_eq!(text(&output.stdout), concat!("polyrail ", env!("CARGO_PKG_VERSION"), "\n"));
 }
+
+/// A report of one row with the throughputs `mbps`, a repetition each.
+fn report(schema: &str, mbps: &[f64]) -> String {
+    let host = serde_json::json!({
+        "kernel": "Linux", "cpu": "a", "cores": 2, "governor": null, "hypervisor": false, "memory_mib": 1,
+        "congestion_control": "cubic", "load_1min": 0.0, "version": "0", "optimized": true
+    });
+    let spread = serde_json::json!({ "median": mbps[0], "low": 0.0, "high": 9e9, "samples": mbps.len(), "values": mbps });
+    let row = serde_json::json!({
+        "workload": "stream", "protocol": "pipe", "placement": "intra", "links": 1, "rate_mbit": [null],
+        "loss_percent": [0.0], "size": 64, "wait": "spin", "throughput_mbps": spread, "lost": 0, "duplicated": 0,
+        "reordered": 0, "damaged": 0, "calibration": []
+    });
+    serde_json::json!({ "schema": schema, "host": host, "results": [row], "ratios": [] }).to_string()
+}
+
+#[test]
+fn comparing_tells_by_its_code_whether_anything_became_worse() {
+    let before = [100.0, 101.0, 102.0, 103.0, 104.0];
+    let a = File::new("a.json", &report("polyrail-bench/1", &before));
+    let b = File::new("b.json", &report("polyrail-bench/1", &before.map(|mbps| 0.9 * mbps)));
+    let compared = |arguments: &[&str]| polyrail(&[&["bench", "compare"], arguments].concat());
+    let same = compared(&[a.path(), a.path()]);
+    assert!(same.status.code() == Some(0) && text(&same.stdout).contains("no difference shown"));
+    assert_eq!(compared(&[b.path(), a.path()]).status.code(), Some(0), "better is no regression");
+    let worse = compared(&[a.path(), b.path()]);
+    assert_eq!((worse.status.code(), text(&worse.stderr)), (Some(1), String::new()));
+    assert!(text(&worse.stdout).contains("worse, regression"), "{}", text(&worse.stdout));
+    assert_eq!(compared(&[a.path(), b.path(), "--threshold", "15"]).status.code(), Some(0));
+    let json = compared(&[a.path(), b.path(), "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON document");
+    assert_eq!((json.status.code(), &document["schema"]), (Some(1), &"polyrail-compare/1".into()));
+    assert_eq!(document["rows"][0]["figures"][0]["verdict"], "worse");
+}
+
+#[test]
+fn what_cannot_be_compared_is_told_in_one_line_that_names_the_file() {
+    let good = File::new("good.json", &report("polyrail-bench/1", &[1.0]));
+    let newer = File::new("newer.json", &report("polyrail-bench/2", &[1.0]));
+    let text_file = File::new("text.json", "fast");
+    let line = failure(&["bench", "compare", good.path(), newer.path()], 2);
+    let expected =
+        format!("{}: has schema polyrail-bench/2, this program knows polyrail-bench/1", newer.path());
+    assert!(line.contains(&expected), "{line}");
+    let line = failure(&["bench", "compare", text_file.path(), good.path()], 2);
+    assert!(line.contains(&format!("{}: is not JSON", text_file.path())), "{line}");
+    let line = failure(&["bench", "compare", "/nowhere.json", good.path()], 2);
+    assert!(line.contains("/nowhere.json: No such file"), "{line}");
+    let output = polyrail(&["bench", "compare", "/nowhere.json", good.path(), "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((output.status.code(), &document["schema"]), (Some(2), &"polyrail-compare/1".into()));
+    let line = failure(&["bench", "compare", good.path(), good.path(), "--threshold", "much"], 2);
+    assert!(line.contains("`much`"), "{line}");
+}
+
+#[test]
+fn files_of_results_that_cannot_be_written_are_refused_before_measuring() {
+    let measuring = ["bench", "stream", "--placement", "intra", "--protocol", "pipe", "--duration", "3600"];
+    for (file, name) in [("--csv", "/nowhere/x"), ("--journal", "/nowhere/x"), ("--csv", "/dev/null")] {
+        let line = failure(&[&measuring[..], &[file, name]].concat(), 2);
+        assert!(line.starts_with(&format!("polyrail bench: {file} {name}: ")), "{line}");
+    }
+    let line = failure(&[&measuring[..], &["--csv", "-", "--journal", "/proc/version"]].concat(), 2);
+    assert!(line.contains("--journal /proc/version: "), "{line}");
+}

@@ -41,7 +41,7 @@ pub enum FlowClass {
 }
 
 /// The same, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct FailoverPlan {
     pub(crate) cuts: u32,
     pub(crate) kinds: Vec<Kind>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::remote::{HostName, Key};
 
@@ -44,6 +44,12 @@ impl Serialize for Placement {
     }
 }
 
+impl<'de> Deserialize<'de> for Placement {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 impl FromStr for Placement {
     type Err = String;
 
@@ -72,11 +78,18 @@ pub struct HostArgs {
 }
 
 /// Another machine to measure to, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct HostPlan {
+    #[serde(serialize_with = "as_written")]
     pub(crate) name: HostName,
+    /// Never written anywhere.
+    #[serde(skip)]
     pub(crate) key: Key,
     pub(crate) local: Vec<IpAddr>,
+}
+
+fn as_written<S: Serializer>(name: &HostName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(name)
 }
 
 impl HostArgs {

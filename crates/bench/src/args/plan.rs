@@ -1,11 +1,13 @@
 //! What a command line asks for, checked: environments, and the points to be measured in each.
 
+use serde::Serialize;
+
 use super::{FailoverPlan, FlowDirection, HostPlan, Placement, SendKind};
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
 /// What a command line asks for, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Plan {
     pub(crate) workload: Workload,
     /// Of a placement on another machine.
@@ -28,7 +30,7 @@ pub(crate) struct Plan {
 }
 
 /// Where is measured: a testbed, or this node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Environment {
     pub(crate) placement: Placement,
     /// Rate of each link in Mbit/s, none for unthrottled.
@@ -52,7 +54,7 @@ impl Environment {
 }
 
 /// One set of conditions within an environment, the protocol apart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Point {
     /// Message size in bytes.
     pub(crate) size: usize,
@@ -63,7 +65,8 @@ pub(crate) struct Point {
 }
 
 /// What is asked of a protocol at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Load {
     /// One pair, as much as it takes.
     Full,

@@ -160,6 +160,10 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
         BenchArgs { command: Some(BenchCommand::List), json: true, .. }
     ));
     assert!(parse("list --links 2").is_err());
+    assert!(parse("compare a.json").is_err() && parse("compare a.json b.json --json").is_ok());
+    for wrong in ["-1", "nan", "1001", "much"] {
+        assert!(parse(&format!("compare a b --threshold={wrong}")).unwrap_err().contains(wrong));
+    }
     assert!(parse("").is_err());
 }
 
@@ -177,4 +181,16 @@ fn another_machine_is_named_by_its_host_and_needs_a_key() {
     let served = parse("serve --listen 10.0.0.2:9 --key-file k --address 10.0.0.2,10.0.1.2 --once").unwrap();
     let Some(BenchCommand::Serve(serve)) = served.command else { panic!("serve") };
     assert!(serve.once && serve.address.len() == 2 && serve.listen.as_deref() == Some("10.0.0.2:9"));
+}
+
+#[test]
+fn a_plan_that_is_written_does_not_show_its_key() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::temp_dir().join(format!("polyrail-plan-key-{}", std::process::id()));
+    std::fs::write(&path, "a-key-that-nobody-else-has").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let plan = parse(&format!("stream --placement node7 --key-file {}", path.display())).unwrap().plan();
+    std::fs::remove_file(&path).unwrap();
+    let written: serde_json::Value = serde_json::to_value(plan.unwrap()).unwrap();
+    assert_eq!(written["host"], serde_json::json!({ "name": "node7:7432", "local": [] }));
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 /// Idle states, memory, scheduling, clock and network settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct System {
     /// What a core does that has nothing to do: leaving it is part of each wake-up.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::build::bridge_port;
 use super::command::{NetnsError, run, run_with_input};
 use super::spec::{Spec, device};
@@ -17,7 +19,8 @@ const EXPRESS_TYPE: &str = "0x88b5";
 const TIPC_TYPE: &str = "0x88ca";
 
 /// Which of a node's packets on a link vanish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Those that would arrive at the node.
     Into,

@@ -4,7 +4,7 @@
 //! other. If both ways took equally long, the other clock is ahead by the mean of the two differences; it cannot be off
 //! by more than half of the round trip. So the exchange with the least round trip says most, and bounds its own error.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How clocks were compared, for reports.
 pub(crate) const METHOD: &str = "monotonic clocks over the control connection, the exchange of least round trip, before and after each sample";
@@ -56,7 +56,7 @@ impl Reading {
 }
 
 /// The two clocks during one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockSample {
     /// How much the other machine's clock was ahead of ours in the sample's middle, in ns.
     pub(crate) offset_ns: i64,

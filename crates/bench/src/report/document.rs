@@ -1,6 +1,7 @@
 //! The JSON form of a report, `polyrail-bench/1`. A field without meaning for a row is absent.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
@@ -13,35 +14,42 @@ use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
 use crate::workload::{ToolCost, Workload};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Document {
-    schema: &'static str,
+    pub(super) schema: String,
     pub(super) host: Host,
     /// Devices that were measured over, for each environment.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<DeviceRow>,
     /// The receiver's machine, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_host: Option<Host>,
+    /// What was asked for, with what the command line left open filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) plan: Option<Value>,
     pub(super) results: Vec<Row>,
     pub(super) ratios: Vec<RatioRow>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unavailable: Vec<Unavailable>,
+    /// What concerns all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
 impl Document {
     pub(super) fn here() -> Self {
-        let (results, ratios, unavailable) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            schema: SCHEMA,
+            schema: SCHEMA.to_owned(),
             host: Host::here(),
             devices: Vec::new(),
             peer_host: None,
-            results,
-            ratios,
-            unavailable,
+            plan: None,
+            results: Vec::new(),
+            ratios: Vec::new(),
+            unavailable: Vec::new(),
+            notes: Vec::new(),
             error: None,
         }
     }
@@ -60,10 +68,10 @@ impl Document {
 }
 
 /// One protocol under one set of conditions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) workload: Workload,
-    pub(super) protocol: &'static str,
+    pub(super) protocol: String,
     pub(super) placement: Placement,
     pub(super) links: usize,
     /// Per link; null where unthrottled.
@@ -90,12 +98,15 @@ pub(super) struct Row {
     pub(super) rate_per_s: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_us: Option<Latency>,
+    /// The times of all repetitions: (ns, how often).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) histogram_ns: Vec<(u64, u64)>,
     /// Of `openloop`, from sending instead of from when a message was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) raw_latency_us: Option<Latency>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gaps>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cuts: Vec<CutRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) calm_lateness_us: Option<Quantiles>,
@@ -119,22 +130,122 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tool_ns: Option<ToolCost>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) limited_by: Option<&'static str>,
+    pub(super) limited_by: Option<String>,
     /// The machine's pulse before and after each sample.
     pub(super) calibration: Vec<Pulses>,
     /// The other machine's.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) peer_calibration: Vec<Calibration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub(super) clock: Option<Clock>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The repetitions that ended with these errors, counted from 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) failed: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
 }
 
+/// Names of a row's conditions, as the document has them.
+pub(super) const CONDITIONS: [&str; 17] = [
+    "workload",
+    "protocol",
+    "placement",
+    "links",
+    "rate_mbit",
+    "loss_percent",
+    "size",
+    "wait",
+    "offer",
+    "arrivals_per_s",
+    "streams",
+    "pairs",
+    "direction",
+    "senders",
+    "class",
+    "send",
+    "socket_buffer_max",
+];
+
+impl Row {
+    /// What two rows must share to be compared, by [`CONDITIONS`]; null where a condition
+    /// does not apply. Every field is named, so that whoever adds one says here whether it is a condition.
+    pub(super) fn conditions(&self) -> Vec<(&'static str, Value)> {
+        let Self {
+            workload,
+            protocol,
+            placement,
+            links,
+            rate_mbit,
+            loss_percent,
+            size,
+            wait,
+            load,
+            class,
+            send,
+            socket_buffer_max,
+            throughput_mbps: _,
+            offered_mbps: _,
+            sharing: _,
+            rate_per_s: _,
+            latency_us: _,
+            histogram_ns: _,
+            raw_latency_us: _,
+            gaps: _,
+            cuts: _,
+            calm_lateness_us: _,
+            stalls: _,
+            idle: _,
+            blocked_s: _,
+            sent_before_block_bytes: _,
+            memory_mib: _,
+            cpu_s_per_gb: _,
+            lost: _,
+            duplicated: _,
+            reordered: _,
+            damaged: _,
+            tool_ns: _,
+            limited_by: _,
+            calibration: _,
+            peer_calibration: _,
+            clock: _,
+            errors: _,
+            failed: _,
+            notes: _,
+        } = self;
+        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders } = load;
+        let values = [
+            json!(workload),
+            json!(protocol),
+            json!(placement),
+            json!(links),
+            json!(rate_mbit),
+            json!(loss_percent),
+            json!(size),
+            json!(wait),
+            json!(offer),
+            json!(arrivals_per_s),
+            json!(streams),
+            json!(pairs),
+            json!(direction),
+            json!(senders),
+            json!(class),
+            json!(send),
+            json!(socket_buffer_max),
+        ];
+        CONDITIONS.into_iter().zip(values).collect()
+    }
+
+    /// The row's name for people: what was measured, over what, under which conditions.
+    pub(super) fn name(&self) -> String {
+        let (workload, conditions) = (self.workload.name(), super::table::conditions(self));
+        format!("{workload} {} {conditions} {} B", self.protocol, self.size)
+    }
+}
+
 /// What was asked of the protocol at once, where that was more or less than one pair going as fast as it goes.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct LoadRow {
     /// In Mbit/s; 0: as much as is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,7 +296,7 @@ impl LoadRow {
 }
 
 /// Times in us, each over the repetitions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Latency {
     pub(super) p50: Spread,
     pub(super) p90: Spread,
@@ -211,7 +322,7 @@ impl Clock {
 }
 
 /// CPU time of each side per gigabyte that arrived.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CpuPerGb {
     pub(super) sender: Spread,
     pub(super) receiver: Spread,
@@ -223,7 +334,7 @@ impl CpuPerGb {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RatioRow {
     pub(super) name: String,
     #[serde(flatten)]
@@ -234,8 +345,8 @@ pub(super) struct RatioRow {
 }
 
 /// A protocol that was asked for and cannot run here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unavailable {
-    pub(super) protocol: &'static str,
+    pub(super) protocol: String,
     pub(super) reason: String,
 }

@@ -1,6 +1,6 @@
 //! The figures of the workloads that are not about speed: gaps around cuts, idle cost, memory.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control::SideReport;
 use crate::failover::{Cut, Kind};
@@ -12,7 +12,7 @@ use crate::stats::{Spread, nearest_rank};
 use crate::workload::Histogram;
 
 /// Gaps over all cuts of one kind, in ms.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Gaps {
     pub(super) kind: Kind,
     pub(super) cuts: usize,
@@ -26,7 +26,7 @@ pub(super) struct Gaps {
 }
 
 /// By nearest rank: values that occurred.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Quantiles {
     pub(super) p50: f64,
     pub(super) p99: f64,
@@ -41,18 +41,21 @@ impl Quantiles {
 }
 
 /// One cut.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CutRow {
-    kind: Kind,
+    /// Counted from 1.
+    #[serde(default)]
+    pub(super) repetition: u32,
+    pub(super) kind: Kind,
     link: usize,
     /// Whose carrier was lost or whose packets vanished.
-    node: &'static str,
+    node: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    direction: Option<&'static str>,
+    direction: Option<String>,
     /// Share of the bytes that left over the link shortly before.
     carried_share: f64,
-    gap_ms: f64,
-    gap_net_ms: f64,
+    pub(super) gap_ms: f64,
+    pub(super) gap_net_ms: f64,
     /// Of the latest message: when it was due, from the cut on; how late the sender got to it.
     worst_due_ms: f64,
     worst_begun_late_ms: f64,
@@ -62,13 +65,13 @@ pub(super) struct CutRow {
     before_ms: f64,
     /// Lateness of the latest message due after the link's return, until the calm before the next cut.
     #[serde(skip_serializing_if = "Option::is_none")]
-    return_ms: Option<f64>,
+    pub(super) return_ms: Option<f64>,
     messages: u64,
     unfinished: bool,
 }
 
 /// Interruptions of the watched cores, over all repetitions.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Stalls {
     count: u64,
     longest_ms: f64,
@@ -76,14 +79,14 @@ pub(super) struct Stalls {
 }
 
 /// A figure of both sides.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sides<T> {
     pub(super) sender: T,
     pub(super) receiver: T,
 }
 
 /// How several pairs share what there is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sharing {
     /// Jain's index of the pairs' throughputs: 1 if all are equal, 1/n if one has everything.
     pub(super) fairness: Spread,
@@ -93,7 +96,7 @@ pub(super) struct Sharing {
 }
 
 /// What waiting costs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Idle {
     pub(super) resident_mib: Sides<Spread>,
     pub(super) private_mib: Sides<Spread>,
@@ -102,7 +105,7 @@ pub(super) struct Idle {
 }
 
 /// Resident memory of one side in MiB.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Memory {
     pub(super) start: Spread,
     pub(super) blocked: Spread,
@@ -127,11 +130,14 @@ pub(super) fn gaps<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Gaps> {
     [Kind::Carrier, Kind::Blackhole].into_iter().filter_map(of_kind).collect()
 }
 
-pub(super) fn cuts<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<CutRow> {
-    samples.flat_map(|sample| sample.cuts.iter().map(cut_row)).collect()
+/// Every cut; the samples come with their repetition, counted from 0.
+pub(super) fn cuts<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>) -> Vec<CutRow> {
+    samples
+        .flat_map(|(repetition, sample)| sample.cuts.iter().map(move |cut| cut_row(repetition, cut)))
+        .collect()
 }
 
-fn cut_row(cut: &Cut) -> CutRow {
+fn cut_row(repetition: u32, cut: &Cut) -> CutRow {
     let (place, judgement, worst) = (cut.place, cut.judgement, cut.judgement.worst);
     let direction = match place.direction {
         Direction::Into => "into",
@@ -139,10 +145,11 @@ fn cut_row(cut: &Cut) -> CutRow {
         Direction::Both => "both",
     };
     CutRow {
+        repetition: repetition + 1,
         kind: place.kind,
         link: place.link,
-        node: if place.node == 0 { "sender" } else { "receiver" },
-        direction: (place.kind == Kind::Blackhole).then_some(direction),
+        node: if place.node == 0 { "sender" } else { "receiver" }.to_owned(),
+        direction: (place.kind == Kind::Blackhole).then(|| direction.to_owned()),
         carried_share: cut.carried_share,
         gap_ms: ms(judgement.gap_ns),
         gap_net_ms: ms(judgement.gap_net_ns),
@@ -184,13 +191,13 @@ pub(super) fn idle<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Idle
 }
 
 pub(super) fn sharing<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sharing> {
-    let several = samples.filter(|sample| !sample.further.is_empty());
-    let shares: Vec<Vec<f64>> = several
-        .map(|sample| sample.pairs().filter_map(|(_, receiver)| super::mbps(receiver)).collect())
-        .collect();
-    let spread = |value: &dyn Fn(&[f64]) -> Option<f64>| {
-        Spread::of(&shares.iter().filter_map(|shares| value(shares)).collect::<Vec<f64>>())
+    let of_pairs = |sample: &Sample| match sample.further.as_slice() {
+        [] => Vec::new(),
+        _ => sample.pairs().filter_map(|(_, receiver)| super::mbps(receiver)).collect(),
     };
+    let shares: Vec<Vec<f64>> = samples.map(of_pairs).collect();
+    let spread =
+        |value: &dyn Fn(&[f64]) -> Option<f64>| Spread::over(shares.iter().map(|shares| value(shares)));
     let least = |shares: &[f64]| shares.iter().copied().reduce(f64::min);
     let most = |shares: &[f64]| shares.iter().copied().reduce(f64::max);
     Some(Sharing { fairness: spread(&fairness)?, least_mbps: spread(&least)?, most_mbps: spread(&most)? })
@@ -226,9 +233,8 @@ pub(super) fn sent_before_block<'a>(samples: impl Iterator<Item = &'a Sample>, s
 }
 
 fn sides(samples: &[&Sample], value: impl Fn(&SideReport) -> Option<f64>) -> Option<Sides<Spread>> {
-    let spread = |side: fn(&Sample) -> &SideReport| {
-        Spread::of(&samples.iter().filter_map(|sample| value(side(sample))).collect::<Vec<f64>>())
-    };
+    let spread =
+        |side: fn(&Sample) -> &SideReport| Spread::over(samples.iter().map(|sample| value(side(sample))));
     Some(Sides { sender: spread(|sample| &sample.sender)?, receiver: spread(|sample| &sample.receiver)? })
 }
 

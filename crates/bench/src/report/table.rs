@@ -34,6 +34,7 @@ pub(super) fn render(document: &Document) -> String {
             let _ = writeln!(text, "{}: {note}", row.protocol);
         }
     }
+    document.notes.iter().for_each(|note| text.extend([note, "\n"]));
     if !document.ratios.is_empty() {
         text.push('\n');
     }
@@ -99,7 +100,7 @@ fn cut_details(text: &mut String, row: &Row) {
     for gaps in &row.gaps {
         if let Some(after) = gaps.return_ms {
             let (p50, p99, max) = (short(after.p50), short(after.p99), short(after.max));
-            let (protocol, kind) = (row.protocol, gaps.kind.name());
+            let (protocol, kind) = (&row.protocol, gaps.kind.name());
             let _ =
                 writeln!(text, "{protocol} {kind}, after a link's return: p50 {p50} p99 {p99} max {max} ms");
         }
@@ -186,7 +187,7 @@ fn cells(row: &Row) -> Vec<String> {
     let number = |value: fn(&Spread) -> f64| figure.map_or("-".to_owned(), |spread| short(value(spread)));
     let cpu = row.cpu_s_per_gb.as_ref();
     vec![
-        row.protocol.to_owned(),
+        row.protocol.clone(),
         conditions(row),
         row.size.to_string(),
         format!("{} {unit}", number(|spread| spread.median)),
@@ -194,11 +195,11 @@ fn cells(row: &Row) -> Vec<String> {
         number(|spread| spread.high),
         cpu.map_or("-".to_owned(), |cpu| format!("{:.2} {:.2}", cpu.sender.median, cpu.receiver.median)),
         format!("{} {} {} {}", row.lost, row.duplicated, row.reordered, row.damaged),
-        row.limited_by.unwrap_or("-").to_owned(),
+        row.limited_by.as_deref().unwrap_or("-").to_owned(),
     ]
 }
 
-fn conditions(row: &Row) -> String {
+pub(super) fn conditions(row: &Row) -> String {
     let (placement, mut wait) = (row.placement.name(), row.wait.name().to_owned());
     if row.send == Some(SendKind::Buffer) {
         wait += " buffer";
@@ -227,7 +228,7 @@ fn conditions(row: &Row) -> String {
 }
 
 /// Four significant digits are as many as any figure here deserves.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     match value {
         v if v >= 1_000.0 => format!("{v:.0}"),
         v if v >= 100.0 => format!("{v:.1}"),
@@ -236,7 +237,7 @@ fn short(value: f64) -> String {
     }
 }
 
-fn columns(text: &mut String, heading: &[String], rows: &[Vec<String>]) {
+pub(super) fn columns(text: &mut String, heading: &[String], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].len());
         cells.chain([heading[column].len()]).max().unwrap_or(0)

@@ -15,7 +15,7 @@ fn parsed(report: &Report) -> Value {
     value
 }
 
-fn stream_sample(mbps: u64) -> Sample {
+pub(super) fn stream_sample(mbps: u64) -> Sample {
     let side = SideReport {
         window_ns: 1_000_000_000,
         messages: mbps,
@@ -26,7 +26,7 @@ fn stream_sample(mbps: u64) -> Sample {
     Sample { sender: side.clone(), receiver: side, ..Sample::default() }
 }
 
-fn series(line: &str, protocol: &str, samples: Vec<Sample>) -> Series {
+pub(super) fn series(line: &str, protocol: &str, samples: Vec<Sample>) -> Series {
     let near = |sample| (sample, pulses_for_tests(50.0, 50.0));
     series_in_phases(line, protocol, samples.into_iter().map(near).collect())
 }
@@ -111,6 +111,41 @@ fn latency_comes_from_the_histograms_of_the_sender() {
     let max = row["latency_us"]["max"]["median"].as_f64().unwrap();
     assert!((p50 - 10.0).abs() < 0.02 && (max - 50.0).abs() < 0.1, "{p50} {max}");
     assert!(row.get("throughput_mbps").is_none() && row.get("cpu_s_per_gb").is_none());
+}
+
+#[test]
+fn the_histogram_of_a_row_is_that_of_all_its_repetitions() {
+    let sample = |buckets: &[(u64, u64)]| {
+        let sender =
+            SideReport { window_ns: 1, messages: 1, rtt_ns: buckets.to_vec(), ..SideReport::default() };
+        Sample { sender, ..Sample::default() }
+    };
+    let mut report = Report::new();
+    report.add(series("pingpong", "udp", vec![sample(&[(100, 3), (900, 1)]), sample(&[(100, 2), (500, 7)])]));
+    assert_eq!(
+        parsed(&report)["results"][0]["histogram_ns"],
+        serde_json::json!([[100, 5], [500, 7], [900, 1]])
+    );
+    let mut report = Report::new();
+    report.add(series("stream", "udp", vec![stream_sample(1)]));
+    assert!(parsed(&report)["results"][0].get("histogram_ns").is_none());
+}
+
+#[test]
+fn a_report_that_was_written_can_be_read() {
+    let mut report = Report::new();
+    report.set_plan(&parse("stream").unwrap().plan().unwrap());
+    report.add(series("stream", "tcp-cubic", vec![stream_sample(900), stream_sample(901)]));
+    report.add(series("stream", "mptcp", vec![stream_sample(800), stream_sample(801)]));
+    report.add_unavailable("udp", "no".to_owned());
+    report.add_notes(["a note".to_owned()].into_iter());
+    report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+    report.set_error("first".to_owned());
+    report.set_error("then".to_owned());
+    let document: Document = serde_json::from_str(&report.json()).unwrap();
+    assert_eq!(serde_json::to_value(&document).unwrap(), parsed(&report));
+    assert_eq!((report.error(), document.ratios.len()), (Some("first; then"), 1));
+    assert!(report.table().contains("a note"));
 }
 
 #[test]

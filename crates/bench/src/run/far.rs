@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::pair::{Sample, pulse};
 use super::side::Launch;
 use super::{Run, command, stop_on_signals};
@@ -23,7 +25,7 @@ pub(super) fn serve(args: &ServeArgs, json: bool) -> i32 {
 }
 
 /// The other machine during one sample.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct FarSample {
     /// Its pulse before the sample.
     pub(crate) calibration: Calibration,

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::far::FarSample;
 use super::side::{LOOK_EVERY, Launch, Side};
@@ -16,7 +16,7 @@ use crate::failover::Cut;
 use crate::workload::ToolCost;
 
 /// What one measurement gave.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) sender: SideReport,
     pub(crate) receiver: SideReport,
