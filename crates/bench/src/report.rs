@@ -178,15 +178,6 @@ impl Series {
         let shows_offer = one_way && (!case.reliable || case.workload == Workload::Datagram);
         let samples = || self.samples.iter().map(|(_, sample, _)| sample);
         let sum = |count: &dyn Fn(&Sample) -> u64| samples().map(count).sum::<u64>();
-        let mut notes: Vec<String> =
-            self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
-        if self.case.carrying_threads && self.case.wait() == WaitMode::Spin && core_count() < CARRYING_CORES {
-            notes
-                .push("its own threads share the cores with two that spin: see also --wait block".to_owned());
-        }
-        notes.extend(self.phase_notes());
-        notes.sort();
-        notes.dedup();
         Row {
             workload: case.workload,
             protocol: case.protocol.to_owned(),
@@ -235,8 +226,22 @@ impl Series {
             clock: document::Clock::of(samples()),
             errors: self.samples.iter().filter_map(|(_, sample, _)| sample.error.clone()).collect(),
             failed: self.failed(),
-            notes,
+            notes: self.all_notes(),
         }
+    }
+
+    /// The notes of all samples, each once.
+    fn all_notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.samples.iter().flat_map(|(_, sample, _)| self.notes(sample)).collect();
+        if self.case.carrying_threads && self.case.wait() == WaitMode::Spin && core_count() < CARRYING_CORES {
+            notes
+                .push("its own threads share the cores with two that spin: see also --wait block".to_owned());
+        }
+        notes.extend(self.phase_notes());
+        notes.sort();
+        notes.dedup();
+        notes
     }
 
     /// What makes a sample less than it seems: what was refused to a side, a core shared with other work, a figure
