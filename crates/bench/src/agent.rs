@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::calibrate::calibrate;
 use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
+use crate::errand;
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Flow, Pipe, Protocol, Transactor};
@@ -59,6 +60,7 @@ fn work() -> Result<(), String> {
             say(&Event::Tool { cost: tool_cost(&job).map_err(|error| error.to_string())? });
             return Ok(());
         }
+        Task::Run(errand) => return errand::run(&errand, notes, say),
         Task::Play(job) => job,
     };
     let protocol = protocol::find(&job.protocol).ok_or_else(|| format!("no protocol {}", job.protocol))?;

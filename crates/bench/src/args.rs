@@ -4,6 +4,7 @@ mod failover;
 mod host;
 mod keep;
 mod load;
+mod peers;
 mod plan;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,11 +23,12 @@ pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
 pub use load::{FlowDirection, LoadArgs};
+pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
 
 /// Measures protocols beside each other, interleaved, and reports medians, spreads and paired ratios.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
     /// What is done instead of measuring a workload.
@@ -126,6 +128,11 @@ pub enum BenchCommand {
     #[command(after_help = "Example: polyrail bench compare before.json after.json --threshold 2\n\n\
         Exit codes: 0 no regression, 1 at least one, 2 the documents cannot be compared.")]
     Compare(CompareArgs),
+    /// Measures our protocols beside other systems
+    #[command(
+        after_help = "Example: polyrail bench peers pingpong --peer ucx,nng --protocol polyrail,udp --repeat 15"
+    )]
+    Peers(Box<PeersArgs>),
 }
 
 /// Whose memory messages are sent from.

@@ -9,6 +9,7 @@ use crate::args::{FlowClass, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
 use crate::clock::to_local;
+use crate::errand::{Ending, Errand};
 use crate::failover::{Judgement, StallSummary};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
@@ -36,6 +37,8 @@ pub enum Task {
     Tool(Box<Job>),
     /// Play one side of a measurement.
     Play(Box<Job>),
+    /// Run another system's program.
+    Run(Box<Errand>),
 }
 
 /// One side of a measurement: all it needs to know.
@@ -218,6 +221,15 @@ pub enum Event {
     },
     /// The machine's pulse.
     Pulse(Calibration),
+    /// A program that is run said something.
+    Said {
+        /// One line.
+        line: String,
+        /// Whether to its standard error.
+        aside: bool,
+    },
+    /// A program that was run has ended.
+    Ended(Ending),
     /// The side cannot go on.
     Failed {
         /// Why.

@@ -15,6 +15,7 @@ mod calibrate;
 mod check;
 mod clock;
 mod control;
+mod errand;
 mod failover;
 mod host;
 mod idle;
@@ -22,6 +23,7 @@ mod measured;
 mod memory;
 pub mod netns;
 mod pace;
+mod peers;
 mod process;
 pub mod protocol;
 mod remote;
@@ -34,8 +36,8 @@ mod workload;
 
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
-    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, Placement, SendKind,
-    ServeArgs,
+    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, PeersArgs, Placement,
+    SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;

@@ -17,6 +17,7 @@ use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
 use crate::host::{DeviceRow, Host};
+use crate::peers::Facts;
 use crate::process::core_count;
 use crate::protocol::Protocol;
 use crate::run::Sample;
@@ -76,6 +77,28 @@ impl Case {
     /// The same, with what the instrument itself costs.
     pub(crate) fn with_tool(self, tool: Option<ToolCost>) -> Self {
         Self { tool, ..self }
+    }
+
+    /// The same for another system.
+    pub(crate) fn of_peer(
+        plan: &Plan,
+        facts: &'static Facts,
+        environment: &Environment,
+        point: &Point,
+    ) -> Self {
+        Self {
+            workload: plan.workload,
+            protocol: facts.name,
+            reliable: facts.reliable,
+            striped: facts.striped,
+            // Those that have such threads sleep whatever they are asked, which a note tells.
+            carrying_threads: false,
+            environment: environment.clone(),
+            point: point.clone(),
+            class: None,
+            send: None,
+            tool: None,
+        }
     }
 
     /// The conditions without the protocol: what two rows must share to be compared.
@@ -247,11 +270,15 @@ impl Series {
     /// What makes a sample less than it seems: what was refused to a side, a core shared with other work, a figure
     /// above what the links carry.
     fn notes(&self, sample: &Sample) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = sample.remarks.clone();
+        let wait = sample.waits.unwrap_or(self.case.wait());
+        if wait != self.case.wait() {
+            notes.push(format!("waits by {}: it has no {} here", wait.name(), self.case.wait().name()));
+        }
         for (side, report) in [("sender", &sample.sender), ("receiver", &sample.receiver)] {
             notes.extend(report.notes.iter().map(|note| format!("{side}: {note}")));
             let share = report.cpu_ns as f64 / report.window_ns.max(1) as f64;
-            if self.case.wait() == WaitMode::Spin && report.window_ns > 0 && share < CORE_SHARE_MIN {
+            if wait == WaitMode::Spin && report.cpu_ns > 0 && share < CORE_SHARE_MIN {
                 notes
                     .push(format!("{side}: had {:.0} % of a core: other work was in the way", share * 100.0));
             }

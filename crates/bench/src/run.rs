@@ -6,6 +6,7 @@ mod journal;
 mod keep;
 mod live;
 mod pair;
+mod peer;
 mod phase;
 mod side;
 
@@ -58,17 +59,21 @@ pub fn run(args: BenchArgs) -> i32 {
         }
         Some(BenchCommand::Serve(serve)) => return far::serve(serve, args.json),
         Some(BenchCommand::Compare(asked)) => return compare(asked, args.json),
+        Some(BenchCommand::Peers(peers)) => {
+            let report = if peers.needs_testbed() { enter() } else { None };
+            return finish(args.json, false, &report.unwrap_or_else(|| peer::measure(peers)));
+        }
         None => {}
     }
+    let finish = |report: &Report| finish(args.json, keep::to_output(&args.keep), report);
     let csv = match Csv::prepare(&args) {
         Ok(csv) => csv,
-        Err(error) => return finish(&args, &Report::refused(error)),
+        Err(error) => return finish(&Report::refused(error)),
     };
-    // Without root, network namespaces need a user namespace first; that replaces the process.
-    let needs_root = args.plan().is_ok_and(|plan| plan.needs_testbed());
-    if needs_root && !rustix::process::geteuid().is_root() {
-        let error = reexecute_unprivileged();
-        return finish(&args, &Report::failed(error.to_string()));
+    if args.plan().is_ok_and(|plan| plan.needs_testbed())
+        && let Some(report) = enter()
+    {
+        return finish(&report);
     }
     let mut report = measure(&args);
     if !report.is_refused()
@@ -76,7 +81,13 @@ pub fn run(args: BenchArgs) -> i32 {
     {
         report.set_error(error);
     }
-    finish(&args, &report)
+    finish(&report)
+}
+
+/// Without root, network namespaces need a user namespace first; that replaces the process, or gives the reason why
+/// not.
+fn enter() -> Option<Report> {
+    (!rustix::process::geteuid().is_root()).then(|| Report::failed(reexecute_unprivileged().to_string()))
 }
 
 fn compare(asked: &CompareArgs, json: bool) -> i32 {
@@ -120,7 +131,7 @@ pub fn measure(args: &BenchArgs) -> Report {
     if let Some(journal) = journal.as_ref().filter(|journal| journal.len() > 0) {
         eprintln!("{} samples are in the journal already", journal.len());
     }
-    let mut run = Run { report, plan: &plan, protocols, stop, far: None, journal };
+    let mut run = Run { report, plan: &plan, protocols, peers: Vec::new(), stop, far: None, journal };
     if let Err(error) = run.environments() {
         run.report.set_error(error);
     }
@@ -129,14 +140,14 @@ pub fn measure(args: &BenchArgs) -> Report {
     run.report
 }
 
-fn finish(args: &BenchArgs, report: &Report) -> i32 {
+fn finish(json: bool, csv: bool, report: &Report) -> i32 {
     if let Some(error) = report.error() {
         eprintln!("polyrail bench: {error}");
     }
-    match (args.json, report.is_refused()) {
+    match (json, report.is_refused()) {
         (true, _) => emit(report.json(), report.exit_code()),
         (false, true) => report.exit_code(),
-        (false, false) if keep::to_output(&args.keep) => emit(report.csv(), report.exit_code()),
+        (false, false) if csv => emit(report.csv(), report.exit_code()),
         (false, false) => emit(report.table(), report.exit_code()),
     }
 }
@@ -186,10 +197,35 @@ struct Run<'a> {
     report: Report,
     plan: &'a Plan,
     protocols: Vec<&'static dyn Protocol>,
+    /// Other systems that are measured beside them.
+    peers: Vec<peer::Guest>,
     stop: Arc<AtomicBool>,
     /// The machine of the receiver, while it is another one.
     far: Option<Arc<Client>>,
     journal: Option<Journal>,
+}
+
+/// What takes its turn in a repetition.
+#[derive(Clone)]
+enum Entrant {
+    Protocol(&'static dyn Protocol),
+    Peer(peer::Guest),
+}
+
+impl Entrant {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Protocol(protocol) => protocol.name(),
+            Self::Peer(guest) => guest.facts().name,
+        }
+    }
+
+    fn is_reliable(&self) -> bool {
+        match self {
+            Self::Protocol(protocol) => protocol.reliable(),
+            Self::Peer(guest) => guest.facts().reliable,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -243,11 +279,12 @@ impl Run<'_> {
                 match suits(protocol, self.plan.workload, &environment.placement, point) {
                     Ok(()) => {
                         let case = Case::new(self.plan, protocol, environment, point);
-                        series.push((protocol, Series::new(case.with_tool(tool))));
+                        series.push((Entrant::Protocol(protocol), Series::new(case.with_tool(tool))));
                     }
                     Err(reason) => self.report.add_unavailable(protocol.name(), reason),
                 }
             }
+            self.add_peers(&mut series, environment, point);
             let finished = self.repetitions(testbed, point, &mut series);
             // What was measured until an interruption is kept.
             series.into_iter().for_each(|(_, series)| self.report.add(series));
@@ -269,7 +306,7 @@ impl Run<'_> {
         &mut self,
         testbed: Option<&Testbed>,
         point: &Point,
-        series: &mut [(&'static dyn Protocol, Series)],
+        series: &mut [(Entrant, Series)],
     ) -> Result<(), String> {
         let mut order: Vec<usize> = (0..series.len()).collect();
         let mut last_pulse = None;
@@ -279,7 +316,8 @@ impl Run<'_> {
                 order.rotate_left(1);
             }
             for &place in &order {
-                let (protocol, series) = &mut series[place];
+                let (entrant, series) = &mut series[place];
+                let entrant: &Entrant = entrant;
                 let known =
                     self.journal.as_mut().and_then(|journal| journal.known(series.case(), repetition));
                 if let Some((sample, pulses)) = known {
@@ -291,14 +329,17 @@ impl Run<'_> {
                 }
                 let workload = self.plan.workload;
                 let take = || {
-                    let mut live = Live::new(self.title(repetition, *protocol, point));
-                    let sample = self.one(testbed, *protocol, point, &mut live)?;
+                    let mut live = Live::new(self.title(repetition, entrant.name(), point));
+                    let sample = match entrant {
+                        Entrant::Protocol(protocol) => self.one(testbed, *protocol, point, &mut live)?,
+                        Entrant::Peer(guest) => self.one_of_peer(testbed, guest, point)?,
+                    };
                     live.end(&sample, workload);
                     Ok(sample)
                 };
                 let again = |sample: &Sample| {
                     !self.stop.load(Ordering::Relaxed)
-                        && phase::may_retake(workload, protocol.reliable(), sample)
+                        && phase::may_retake(workload, entrant.is_reliable(), sample)
                 };
                 let pulse = || pair::pulse(command(None, 0)?.into());
                 let (sample, pulses) = phase::steady(&mut last_pulse, pulse, take, again)?;
@@ -318,12 +359,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn title(&self, repetition: u32, protocol: &dyn Protocol, point: &Point) -> String {
+    fn title(&self, repetition: u32, name: &str, point: &Point) -> String {
         let (count, workload) = (self.plan.repeat, self.plan.workload.name());
         let load = point.load.name();
         let buffer = point.socket_buffer_max.map_or(String::new(), |bytes| format!("sockets {bytes} B "));
-        let (number, protocol, size) = (repetition + 1, protocol.name(), point.size);
-        let title = format!("{number}/{count} {workload} {protocol} {size} B {buffer}{load}");
+        let (number, size) = (repetition + 1, point.size);
+        let title = format!("{number}/{count} {workload} {name} {size} B {buffer}{load}");
         title.trim_end().to_owned()
     }
 

@@ -7,7 +7,7 @@ use super::values::seconds;
 use crate::failover::Kind;
 
 /// How links are cut in failover.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Failover")]
 pub struct FailoverArgs {
     /// Number of cuts of each kind, over the links in turn; 20 if not given.

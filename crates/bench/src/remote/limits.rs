@@ -111,6 +111,7 @@ pub(crate) fn check_window(warmup_ns: u64, duration_ns: u64) -> Result<(), Strin
 pub(super) fn admit(task: Task, here: &Here) -> Result<Task, String> {
     match task {
         Task::Calibrate => Ok(Task::Calibrate),
+        Task::Run(_) => Err("the server runs no programs of other systems".to_owned()),
         Task::Tool(_) => Err("the server does not take what the instrument costs".to_owned()),
         Task::Play(job) => Ok(Task::Play(Box::new(admit_job(*job, here)?))),
     }
@@ -212,6 +213,8 @@ mod tests {
         let peers: Vec<String> = job.setup.far.unwrap().peers.iter().map(ToString::to_string).collect();
         assert_eq!(peers, ["10.0.1.1", "10.0.0.1"], "the client's own and the one it calls from");
         assert!(matches!(admit(Task::Calibrate, &here()), Ok(Task::Calibrate)));
+        let errand = crate::errand::Errand { program: "/bin/true".into(), ..Default::default() };
+        assert!(admit(Task::Run(Box::new(errand)), &here()).unwrap_err().contains("no programs"));
     }
 
     #[test]

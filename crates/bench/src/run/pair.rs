@@ -13,6 +13,7 @@ use crate::calibrate::Calibration;
 use crate::clock::now_ns;
 use crate::control::{Address, Event, Job, Order, SideReport, Task};
 use crate::failover::Cut;
+use crate::wait::WaitMode;
 use crate::workload::ToolCost;
 
 /// What one measurement gave.
@@ -26,6 +27,10 @@ pub(crate) struct Sample {
     pub(crate) cuts: Vec<Cut>,
     /// Of a receiver on another machine: that machine during the sample.
     pub(crate) far: Option<FarSample>,
+    /// How another system really waited.
+    pub(crate) waits: Option<WaitMode>,
+    /// What another system's figures must not be read without: its version, what carried it.
+    pub(crate) remarks: Vec<String>,
     /// Why it did not come to its end; the reports then hold what was told until then.
     pub(crate) error: Option<String>,
 }
@@ -39,7 +44,7 @@ impl Sample {
 }
 
 /// Longest time to start and to connect; a busy kernel may take seconds to let a process into a namespace.
-const START_MAX: Duration = Duration::from_secs(30);
+pub(super) const START_MAX: Duration = Duration::from_secs(30);
 /// Longest time beyond the window that the sender may take.
 pub(super) const OVERTIME_MAX: Duration = Duration::from_secs(5);
 /// Longest time for what is under way to arrive.
