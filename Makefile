@@ -4,6 +4,7 @@
 #   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces
 #   make build   the program, target/release/polyrail
 #   make static  the program as one file without libraries, to be copied to other machines
+#   make peers   drivers of other systems, for `polyrail bench peers`: those whose libraries are installed
 #   make sim     the simulator over many seeds (SEEDS=20000)
 #   make help    this text
 
@@ -14,7 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 SEEDS ?= 20000
 DEMO ?=
 
-.PHONY: help setup build static demo test sim
+.PHONY: help setup build static demo test sim peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -37,3 +38,6 @@ test: setup
 
 sim: setup
 	cargo run --release --package polyrail-sim -- --seeds $(SEEDS)
+
+peers: setup
+	@$(MAKE) --no-print-directory -C peers

@@ -1,0 +1,1 @@
+//! Empty: this project only names a source, see ../Makefile.
