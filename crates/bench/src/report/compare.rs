@@ -80,7 +80,7 @@ struct Middle {
     outliers: usize,
 }
 
-/// A ratio with its 95 % interval.
+/// A ratio with its 97 % interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Ratio {
     ratio: f64,

@@ -20,7 +20,7 @@ pub const SAMPLES_MIN: usize = 5;
 pub struct Shift {
     /// Middle of the second by the middle of the first.
     pub ratio: f64,
-    /// Lower end of its 95 % interval.
+    /// Lower end of its 97 % interval: of what did not change, one figure in thirty is told to differ.
     pub low: f64,
     /// Upper end of it.
     pub high: f64,
@@ -70,11 +70,11 @@ const SCATTER_MIN: f64 = 0.000_5;
 const DISTANCE_TO_DEVIATION: f64 = 1.4826;
 /// Times that the samples are dealt anew.
 const DEALS: usize = 1_000;
-/// How many of them the quotient that counts is not below. A little above 95 %, for so few deals know that place only
-/// to within half a percent, and what is called an interval of 95 % is to miss no more often.
-const DEALS_BELOW: usize = 955;
-/// The quotient of a normal distribution that 95 % do not exceed; of many samples it is that.
-const NORMAL: f64 = 1.96;
+/// How many of them the quotient that counts is not below. A little above 97 %, for so few deals know that place only
+/// to within half a percent, and what is called an interval of 97 % is to miss no more often.
+const DEALS_BELOW: usize = 974;
+/// The quotient of a normal distribution that 97 % do not exceed; of many samples it is that.
+const NORMAL: f64 = 2.17;
 /// Above this many samples in all dealing tells nothing that [`NORMAL`] does not.
 const DEALT_SAMPLES_MAX: usize = 400;
 
@@ -152,7 +152,7 @@ fn weight(distance: f64) -> f64 {
     }
 }
 
-/// The quotient that chance alone does not exceed in 95 % of the cases: of the samples without their sides' difference.
+/// The quotient that chance alone does not exceed in 97 % of the cases: of the samples without their sides' difference.
 fn chance(first: &[f64], second: &[f64], contrast: &Contrast, seed: u64) -> f64 {
     if first.len() + second.len() > DEALT_SAMPLES_MAX {
         return NORMAL;

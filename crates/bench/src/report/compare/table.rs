@@ -8,7 +8,7 @@ use crate::report::table::{columns, short};
 pub(super) fn render(comparison: &Comparison) -> String {
     let Comparison { a, b, rows, only_in_a, only_in_b, notes, .. } = comparison;
     let mut text = format!("A: {a}\nB: {b}\n\n");
-    let heading = ["", "better", "A", "B", "B/A", "95 %", "verdict"].map(str::to_owned);
+    let heading = ["", "better", "A", "B", "B/A", "97 %", "verdict"].map(str::to_owned);
     let cells: Vec<Vec<String>> = rows.iter().flat_map(|row| &row.figures).map(cells).collect();
     let mut figures = String::new();
     columns(&mut figures, &heading, &cells);
