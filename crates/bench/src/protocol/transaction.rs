@@ -14,8 +14,8 @@ use crate::clock::now_ns;
 use crate::control::Far;
 use crate::wait::{WaitMode, Waiter, is_ready, sleep_until_ready};
 
-/// Step after which a transaction has failed.
-const FAILED_AFTER_NS: u64 = 3_000_000_000;
+/// Step after which a transaction has failed: SCTP asks a second time after 3 s.
+const FAILED_AFTER_NS: u64 = 4_500_000_000;
 /// Callers that may wait for the answerer, which serves one at a time.
 const BACKLOG: i32 = 64;
 
@@ -90,6 +90,7 @@ impl Steps {
     /// Tries until it is done.
     fn until_done<T>(
         self,
+        what: &str,
         socket: impl AsFd,
         ready: PollFlags,
         mut attempt: impl FnMut() -> io::Result<T>,
@@ -101,14 +102,14 @@ impl Steps {
             }
             let now = now_ns();
             if now - *started_ns.get_or_insert(now) > FAILED_AFTER_NS {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{what}: timed out")));
             }
         }
     }
 
     /// Waits until a connection that goes on by itself is there, or has failed.
     fn until_connected(self, socket: &Socket) -> io::Result<()> {
-        self.until_done(socket, PollFlags::OUT, || {
+        self.until_done("connecting", socket, PollFlags::OUT, || {
             if !is_ready(socket, PollFlags::OUT)? {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -119,7 +120,7 @@ impl Steps {
     fn send_all(self, socket: impl AsFd, message: &[u8]) -> io::Result<()> {
         let mut sent = 0;
         while sent < message.len() {
-            sent += self.until_done(socket.as_fd(), PollFlags::OUT, || {
+            sent += self.until_done("sending", socket.as_fd(), PollFlags::OUT, || {
                 Ok(rustix::net::send(socket.as_fd(), &message[sent..], SendFlags::NOSIGNAL)?)
             })?;
         }
@@ -130,7 +131,7 @@ impl Steps {
     fn recv_all(self, socket: impl AsFd, room: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < room.len() {
-            match self.recv(socket.as_fd(), &mut room[filled..])? {
+            match self.recv("receiving", socket.as_fd(), &mut room[filled..])? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 bytes => filled += bytes,
             }
@@ -138,8 +139,8 @@ impl Steps {
         Ok(())
     }
 
-    fn recv(self, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
-        self.until_done(socket.as_fd(), PollFlags::IN, || {
+    fn recv(self, what: &str, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
+        self.until_done(what, socket.as_fd(), PollFlags::IN, || {
             if self.packets {
                 return packet_socket::recv(socket.as_fd(), room, RecvFlags::empty());
             }
@@ -166,17 +167,18 @@ impl Caller for Calls {
     fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()> {
         let steps = self.steps;
         let socket = self.kind.open(!steps.sleeps_in_calls())?;
-        let connected = steps.until_done(&socket, PollFlags::OUT, || match socket.connect(&self.to) {
-            // It goes on by itself; sending waits for it in most protocols.
-            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(false),
-            other => other.map(|()| true),
-        })?;
+        let connected =
+            steps.until_done("connecting", &socket, PollFlags::OUT, || match socket.connect(&self.to) {
+                // It goes on by itself; sending waits for it in most protocols.
+                Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(false),
+                other => other.map(|()| true),
+            })?;
         if !connected && self.kind.habits.connects_first {
             steps.until_connected(&socket)?;
         }
         steps.send_all(&socket, message)?;
         steps.recv_all(&socket, answer)?;
-        match steps.recv(&socket, &mut [0])? {
+        match steps.recv("waiting for the end", &socket, &mut [0])? {
             0 => Ok(()),
             _ => Err(io::Error::other("more came than one answer")),
         }
