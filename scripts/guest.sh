@@ -58,7 +58,7 @@ done
 
 # Modules with what they need, in the order in which they must be loaded. What is built in needs none.
 depmod -b "$root" "$version"
-for module in tipc sctp veth nf_tables nft_numgen sch_tbf tcp_bbr; do
+for module in tipc sctp veth bridge nf_tables nft_numgen sch_tbf tcp_bbr; do
     { modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null || true; } |
         sed -n 's/^insmod \([^ ]*\).*/\1/p'
 done | awk '!seen[$0]++' | while read -r file; do

@@ -38,11 +38,12 @@ for placement in intra inter; do
     check $placement pingpong $all $short --wait block
     check $placement pingpong $all $short --wait adaptive --size 4096
     check $placement transact $connected $short --wait block
-    # TCP's own work can starve beside two sides that spin on emulated cores.
-    check $placement transact sctp,tipc-stream,tipc-seqpacket $short --wait spin
+    # Not by spinning: on emulated cores the kernel's own work starves beside it, and retransmits after seconds.
+    check $placement transact $connected $short --wait adaptive
     check $placement stalled tcp-nodelay,tipc-stream --bytes 32M --duration 0.5
     check $placement stalled sctp --bytes 4M --duration 0.5 --size 16384
 done
+check inter incast sctp,tipc-stream,tipc-seqpacket --duration 0.5 --senders 2
 check inter idle $connected --warmup 0.5 --duration 1
 check inter failover tipc-stream --rate 100 --arrivals 100 --cuts 1 --pause 3 --warmup 0.5
 check inter stream $connected $short --wait block --size 60000 --rate 20
