@@ -219,7 +219,7 @@ impl<'a> Server<'a> {
                 return None;
             }
         };
-        let Some(_seat) = self.take_seat() else {
+        let Some(_seat) = self.take_seat_in_time() else {
             add(&self.counts.busy);
             let held_s = lock(&self.held).map_or(0, |since_ns| (now_ns() - since_ns) / 1_000_000_000);
             // It may have gone.
@@ -296,6 +296,21 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// The seat, also if it becomes free within a moment: a client that has just ended may come again before its measured
+    /// process is gone.
+    fn take_seat_in_time(&self) -> Option<Seat<'_>> {
+        let start_ns = now_ns();
+        loop {
+            if let Some(seat) = self.take_seat() {
+                return Some(seat);
+            }
+            if self.ends() || u128::from(now_ns() - start_ns) > SEAT_WAIT_MAX.as_nanos() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn take_seat(&self) -> Option<Seat<'_>> {
         let mut held = lock(&self.held);
         if held.is_some() || self.ends() {
@@ -331,6 +346,9 @@ impl<'a> Server<'a> {
         )
     }
 }
+
+/// How long a caller with the key waits for the seat before it is told that the server is busy.
+const SEAT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Refusals of one kind that are written down; the rest is counted.
 const REFUSALS_TOLD_MAX: u64 = 100;
