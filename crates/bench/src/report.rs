@@ -557,9 +557,12 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
         .filter_map(|(repetition, a)| Some((*repetition, (*a, *seconds.get(repetition)?))))
         .collect();
     let pairs: Vec<(f64, f64)> = paired.iter().map(|(_, pair)| *pair).collect();
-    let mixed_phase = paired.iter().filter(|(repetition, _)| is_mixed(first, second, *repetition)).count();
+    let steady = paired.iter().filter(|(repetition, _)| !is_mixed(first, second, *repetition));
+    let steady: Vec<(f64, f64)> = steady.map(|(_, pair)| *pair).collect();
+    let mixed_phase = pairs.len() - steady.len();
     // A fixed seed: the same samples give the same interval.
     let ratio = paired_ratio(&pairs, 1)?;
+    let within_phase = paired_ratio(&steady, 1).filter(|_| mixed_phase > 0 && steady.len() >= REPEAT_MIN);
     let name = format!(
         "{}/{} {} ({})",
         first.case.protocol,
@@ -567,7 +570,7 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
         first.figure_name(),
         first.case.conditions()
     );
-    Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase) })
+    Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase), within_phase })
 }
 
 /// Whether the two samples of a repetition saw more than one phase of the machine.
@@ -597,7 +600,8 @@ pub(crate) fn is_tight<'a>(
     let pairs = series.iter().flat_map(|first| series.iter().map(move |second| (*first, *second)));
     let mut ratios: Vec<Ratio> = pairs
         .filter(|(first, second)| is_asked(&first.case, &second.case, versus))
-        .filter_map(|(first, second)| Some(ratio(first, second)?.ratio))
+        .filter_map(|(first, second)| ratio(first, second))
+        .map(|row| row.within_phase.unwrap_or(row.ratio))
         .collect();
     if ratios.is_empty() {
         let alone = |series: &&Series| {

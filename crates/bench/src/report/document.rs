@@ -342,6 +342,9 @@ pub(super) struct RatioRow {
     /// Pairs whose two samples saw more than one phase of the machine; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) mixed_phase: Option<usize>,
+    /// The ratio of the others, where they are enough for an interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) within_phase: Option<Ratio>,
 }
 
 /// A protocol that was asked for and cannot run here.

@@ -6,7 +6,7 @@ use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
 use crate::host::{DeviceRow, Host};
-use crate::stats::Spread;
+use crate::stats::{Ratio, Spread};
 use crate::workload::Workload;
 
 pub(super) fn render(document: &Document) -> String {
@@ -41,9 +41,13 @@ pub(super) fn render(document: &Document) -> String {
     for row in &document.ratios {
         let ratio = &row.ratio;
         let mixed = row.mixed_phase.map_or(String::new(), |count| format!(", {count} in mixed phases"));
+        let within = row.within_phase.as_ref().map_or(String::new(), |within| {
+            let Ratio { median, low, high, pairs } = within;
+            format!("; within one phase {median:.3}  ({low:.3} to {high:.3}, {pairs} pairs)")
+        });
         let _ = writeln!(
             text,
-            "{}  {:.3}  (95 %: {:.3} to {:.3}, {} pairs{mixed})",
+            "{}  {:.3}  (95 %: {:.3} to {:.3}, {} pairs{mixed}){within}",
             row.name, ratio.median, ratio.low, ratio.high, ratio.pairs
         );
     }

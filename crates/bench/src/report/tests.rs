@@ -278,3 +278,31 @@ fn a_figure_that_is_half_the_instruments_own_work_is_limited_by_the_tool() {
     assert_eq!(verdict(10_000_000, 49.0), Value::Null);
     assert_eq!(verdict(1_000_000, 50.0), Value::Null);
 }
+
+#[test]
+fn a_ratio_within_one_phase_stands_beside_that_of_all_pairs_where_enough_are_left() {
+    let (near, far) = (pulses_for_tests(50.0, 55.0), pulses_for_tests(200.0, 190.0));
+    let line = |mbps: [u64; 8], phases: [Pulses; 8]| {
+        mbps.into_iter().zip(phases).map(|(mbps, pulses)| (stream_sample(mbps), pulses)).collect()
+    };
+    let row = |away: usize| {
+        let mut phases = [near; 8];
+        phases[..away].fill(far);
+        let mut slower = [100; 8];
+        slower[..away].fill(10);
+        let mut report = Report::new();
+        report.add(series_in_phases("stream", "mptcp", line([200; 8], [near; 8])));
+        report.add(series_in_phases("stream", "tcp-cubic", line(slower, phases)));
+        report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+        (parsed(&report)["ratios"][0].clone(), report.table())
+    };
+    let (two_away, table) = row(2);
+    assert_eq!((&two_away["pairs"], &two_away["mixed_phase"]), (&8.into(), &2.into()));
+    assert_eq!(
+        (&two_away["within_phase"]["median"], &two_away["within_phase"]["pairs"]),
+        (&2.0.into(), &6.into())
+    );
+    assert!(table.contains("within one phase 2.000  (2.000 to 2.000, 6 pairs)"), "{table}");
+    assert!(row(3).0.get("within_phase").is_none(), "five pairs are too few for an interval");
+    assert!(row(0).0.get("within_phase").is_none(), "there is nothing to leave out");
+}
