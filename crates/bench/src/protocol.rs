@@ -2,6 +2,8 @@
 
 mod byte_stream;
 mod mptcp;
+#[cfg(not(feature = "zmq"))]
+mod no_zmq;
 mod packet_socket;
 mod pipes;
 mod polyrail;
@@ -247,6 +249,8 @@ pub fn all() -> Vec<&'static dyn Protocol> {
     list.extend([&shared_memory::CACHE_LINE, &shared_memory::MEMCPY].map(|p| p as &dyn Protocol));
     #[cfg(feature = "zmq")]
     list.push(&zmq::Zmq);
+    #[cfg(not(feature = "zmq"))]
+    list.push(&no_zmq::NoZmq);
     list
 }
 

@@ -173,9 +173,6 @@ fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
     let known = || protocol::all().iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     let find = |name: &String| match protocol::find(name) {
         Some(protocol) => Ok(protocol),
-        None if name == "zmq" => {
-            Err("this build has no `zmq`: its feature of that name was switched off".to_owned())
-        }
         None => Err(format!("no protocol is named `{name}`: there are {}", known())),
     };
     let selected: Vec<&dyn Protocol> = match plan.protocols.as_slice() {
