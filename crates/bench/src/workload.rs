@@ -294,6 +294,24 @@ impl Window {
         due
     }
 
+    /// Takes the counters after a question was answered; gives the side's report once the window is closed, and tells of
+    /// progress when that is due. `complete` adds what only the workload knows.
+    pub(crate) fn round(
+        &mut self,
+        mark: Mark,
+        progress: &mut dyn FnMut(&SideReport),
+        complete: impl Fn(SideReport) -> SideReport,
+    ) -> Option<SideReport> {
+        let due = self.tick(mark);
+        if self.is_closed() {
+            return Some(complete(self.so_far(mark)));
+        }
+        if due {
+            progress(&complete(self.so_far(mark)));
+        }
+        None
+    }
+
     /// What the window held: all of it once it is closed, until then what it holds at `mark`.
     pub(crate) fn so_far(&self, mark: Mark) -> SideReport {
         if let Some(report) = &self.closed {

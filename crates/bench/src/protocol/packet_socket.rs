@@ -24,6 +24,15 @@ pub(super) fn recv(socket: impl AsFd, room: &mut [u8], flags: RecvFlags) -> io::
     })
 }
 
+/// Sends a message whole, for one turn; whether it was taken.
+pub(super) fn send(socket: &Socket, waiter: Waiter, message: &[u8]) -> io::Result<bool> {
+    let sent = waiter.turn(|may_sleep| {
+        let flags = if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+        Ok(rustix::net::send(socket, message, flags)?)
+    })?;
+    Ok(sent.is_some())
+}
+
 /// One end of a connected pair of packet sockets.
 pub(super) struct PacketPipe {
     socket: Socket,
@@ -47,13 +56,7 @@ impl PacketPipe {
 
 impl Pipe for PacketPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let socket = &self.socket;
-        let sent = self.waiter.turn(|may_sleep| {
-            let flags =
-                if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
-            Ok(rustix::net::send(socket, message, flags)?)
-        })?;
-        Ok(sent.is_some())
+        send(&self.socket, self.waiter, message)
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use polyrail_sys::sctp::set_nodelay;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::transaction::{Answers, Calls, Habits, Kind};
-use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor, stream_socket};
+use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor, packet_socket, stream_socket};
 use crate::wait::Waiter;
 use crate::workload::Workload;
 
@@ -180,13 +180,7 @@ impl SctpPipe {
 
 impl Pipe for SctpPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let socket = &self.socket;
-        let sent = self.waiter.turn(|may_sleep| {
-            let flags =
-                if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
-            Ok(rustix::net::send(socket, message, flags)?)
-        })?;
-        Ok(sent.is_some())
+        packet_socket::send(&self.socket, self.waiter, message)
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {

@@ -132,8 +132,10 @@ fn admit_job(job: Job, here: &Here) -> Result<Job, String> {
     plays(job.workload)?;
     let protocol = protocol::find(&job.protocol)
         .ok_or_else(|| format!("no protocol {} here", shortened(&job.protocol)))?;
-    if protocol.reach() != Reach::Network {
-        return Err(format!("{} does not leave its machine", protocol.name()));
+    match protocol.reach() {
+        Reach::Network => {}
+        Reach::Testbed => return Err(format!("{} needs nodes that are prepared for it", protocol.name())),
+        Reach::Machine => return Err(format!("{} does not leave its machine", protocol.name())),
     }
     check_window(job.warmup_ns, job.duration_ns)?;
     if job.bytes_total > JOB_BYTES_MAX && job.workload == Workload::Stalled {
@@ -223,6 +225,7 @@ mod tests {
         assert!(refused(|job| job.workload = Workload::Failover).contains("testbed"));
         assert!(refused(|job| job.workload = Workload::Idle).contains("this machine only"));
         assert!(refused(|job| job.protocol = "pipe".to_owned()).contains("does not leave"));
+        assert!(refused(|job| job.protocol = "tipc-rdm".to_owned()).contains("prepared"));
         assert!(refused(|job| job.protocol = "x".repeat(99)).ends_with(&format!("{} here", "x".repeat(32))));
         assert!(refused(|job| job.duration_ns = WINDOW_NS_MAX + 1).contains("at most 600 s"));
         assert!(refused(|job| (job.warmup_ns, job.duration_ns) = (u64::MAX, u64::MAX)).contains("600 s"));

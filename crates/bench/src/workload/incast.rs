@@ -34,15 +34,11 @@ pub(super) fn ask(job: &Job, pipes: &mut [Box<dyn Pipe>], around: Surroundings) 
             histogram.record(now - asked_ns);
         }
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.bytes };
-        let due = window.tick(mark);
-        let report = || SideReport { counts, rtt_ns: histogram.buckets(), ..window.so_far(mark) };
-        if window.is_closed() {
+        let report = |report| SideReport { counts, rtt_ns: histogram.buckets(), ..report };
+        if let Some(done) = window.round(mark, around.progress, report) {
             stamp(&mut question, LAST);
             pipes.iter_mut().try_for_each(|pipe| send_whole(pipe.as_mut(), &question))?;
-            return Ok(report());
-        }
-        if due {
-            (around.progress)(&report());
+            return Ok(done);
         }
     }
     unreachable!("the numbers last for centuries")

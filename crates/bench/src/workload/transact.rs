@@ -28,14 +28,9 @@ pub(crate) fn call(job: &Job, caller: &mut dyn Caller, around: Surroundings) -> 
             histogram.record(now - called_ns);
         }
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.messages * size as u64 };
-        let due = window.tick(mark);
-        let report =
-            || SideReport { sent: number + 1, counts, rtt_ns: histogram.buckets(), ..window.so_far(mark) };
-        if window.is_closed() {
-            return Ok(report());
-        }
-        if due {
-            (around.progress)(&report());
+        let report = |report| SideReport { sent: number + 1, counts, rtt_ns: histogram.buckets(), ..report };
+        if let Some(done) = window.round(mark, around.progress, report) {
+            return Ok(done);
         }
     }
     unreachable!("the numbers last for centuries")
