@@ -9,6 +9,7 @@ mod iperf3;
 mod mpi;
 mod place;
 mod sockperf;
+mod transact_c;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -150,7 +151,8 @@ pub(crate) struct Words {
 
 /// Every peer, those with bars first.
 pub(crate) fn all() -> Vec<&'static dyn Peer> {
-    let mut list: Vec<&'static dyn Peer> = vec![&iperf3::Iperf3, &sockperf::TCP, &sockperf::UDP];
+    let mut list: Vec<&'static dyn Peer> =
+        vec![&iperf3::Iperf3, &sockperf::TCP, &sockperf::UDP, &transact_c::TransactC];
     list.extend(drivers::ALL.iter().map(|peer| peer as &dyn Peer));
     list.extend(mpi::ALL.map(|peer| peer as &dyn Peer));
     list

@@ -239,6 +239,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &tcp::BBR,
         &tcp::NODELAY,
         &udp::PLAIN,
+        &udp::ADDRESSED,
         &udp::GSO,
         &mptcp::Mptcp,
         &sctp::Sctp,

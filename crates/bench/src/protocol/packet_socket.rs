@@ -26,9 +26,17 @@ pub(super) fn recv(socket: impl AsFd, room: &mut [u8], flags: RecvFlags) -> io::
 
 /// Sends a message whole, for one turn; whether it was taken.
 pub(super) fn send(socket: &Socket, waiter: Waiter, message: &[u8]) -> io::Result<bool> {
+    send_by(socket, waiter, |socket, flags| rustix::net::send(socket, message, flags))
+}
+
+fn send_by(
+    socket: &Socket,
+    waiter: Waiter,
+    mut call: impl FnMut(&Socket, SendFlags) -> rustix::io::Result<usize>,
+) -> io::Result<bool> {
     let sent = waiter.turn(|may_sleep| {
         let flags = if may_sleep { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
-        Ok(rustix::net::send(socket, message, flags)?)
+        Ok(call(socket, flags)?)
     })?;
     Ok(sent.is_some())
 }
@@ -52,23 +60,27 @@ impl PacketPipe {
         let buffer = vec![0; setup.size.max(HELLO.len()) + 1];
         Ok(Self { socket, waiter: Waiter::new(setup.wait), buffer, ends })
     }
-}
 
-impl Pipe for PacketPipe {
-    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        send(&self.socket, self.waiter, message)
+    /// Sends by `call`, for one turn; whether the message was taken.
+    pub(super) fn send_by(
+        &mut self,
+        call: impl FnMut(&Socket, SendFlags) -> rustix::io::Result<usize>,
+    ) -> io::Result<bool> {
+        send_by(&self.socket, self.waiter, call)
     }
 
-    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let (socket, buffer, ends) = (&self.socket, &mut self.buffer, self.ends);
+    /// Receives by `call`, for one turn, and hands on what came; `call` says `None` for a packet that counts for nothing.
+    pub(super) fn recv_by(
+        &mut self,
+        sink: &mut dyn FnMut(&[u8]),
+        mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> io::Result<Option<usize>>,
+    ) -> io::Result<usize> {
+        let (socket, buffer) = (&self.socket, &mut self.buffer);
         let received = self.waiter.turn(|may_sleep| {
             let flags = if may_sleep { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            if ends {
-                return recv(socket, buffer, flags);
-            }
-            Ok(rustix::net::recv(socket, buffer.as_mut_slice(), flags)?.0)
+            call(socket, buffer, flags)
         })?;
-        match received {
+        match received.flatten() {
             Some(0) if self.ends => Err(io::ErrorKind::UnexpectedEof.into()),
             // A repeated greeting that was answered already.
             Some(length) if &self.buffer[..length] == HELLO => Ok(0),
@@ -78,5 +90,21 @@ impl Pipe for PacketPipe {
             }
             None => Ok(0),
         }
+    }
+}
+
+impl Pipe for PacketPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        send(&self.socket, self.waiter, message)
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let ends = self.ends;
+        self.recv_by(sink, |socket, room, flags| {
+            if ends {
+                return recv(socket, room, flags).map(Some);
+            }
+            Ok(Some(rustix::net::recv(socket, room, flags)?.0))
+        })
     }
 }

@@ -76,7 +76,9 @@ fn kind(options: Options, ip: IpAddr, setup: &Setup) -> Kind {
         set_options(socket, options, buffer)
     };
     let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    let (kind, protocol, habits) = (Type::STREAM, Some(options.protocol), Habits::default());
+    let (kind, protocol) = (Type::STREAM, Some(options.protocol));
+    let habits =
+        Habits { accepts_untimed: options.protocol == socket2::Protocol::MPTCP, ..Habits::default() };
     Kind { domain, kind, protocol, prepare: Box::new(prepare), habits }
 }
 

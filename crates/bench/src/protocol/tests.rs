@@ -20,7 +20,7 @@ fn local() -> Vec<&'static dyn Protocol> {
     let list: Vec<_> = all().into_iter().filter(|p| p.reach() == Reach::Machine).collect();
     let names: Vec<&str> = list.iter().map(|p| p.name()).collect();
     assert_eq!(names, ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe", "cacheline", "memcpy"]);
-    let ip = ["tcp-nodelay", "udp", "udp-gso"].map(|name| find(name).unwrap());
+    let ip = ["tcp-nodelay", "udp", "udp-addressed", "udp-gso"].map(|name| find(name).unwrap());
     list.into_iter().chain(ip).chain(of_some_kernels()).collect()
 }
 

@@ -210,7 +210,7 @@ impl Kind {
 
     fn of_transactions(self) -> transaction::Kind {
         let prepare = Box::new(move |socket: &Socket| self.set_options(socket, true));
-        let habits = Habits { connects_first: true, says_its_end: true };
+        let habits = Habits { connects_first: true, says_its_end: true, ..Habits::default() };
         let (domain, kind) = (Domain::from(tipc::FAMILY), self.of_socket());
         transaction::Kind { domain, kind, protocol: None, prepare, habits }
     }

@@ -36,6 +36,8 @@ pub(super) struct Habits {
     pub(super) connects_first: bool,
     /// Whether closing alone tells the other side of a reset, so that the end must be said before.
     pub(super) says_its_end: bool,
+    /// Whether an accept that sleeps has no time-out, so that the sleep is a call before it.
+    pub(super) accepts_untimed: bool,
 }
 
 /// Sets options on a socket.
@@ -190,7 +192,7 @@ pub(super) struct Answers {
     listening: Socket,
     address: String,
     steps: Steps,
-    says_its_end: bool,
+    habits: Habits,
     message: Vec<u8>,
     /// Who may call; none: anybody.
     far: Option<Far>,
@@ -205,13 +207,17 @@ impl Answers {
         setup: &Setup,
     ) -> io::Result<Self> {
         let steps = kind.steps(setup);
-        // An accept that sleeps has no time-out in every protocol (MPTCP), so the sleep is before it.
-        let listening = kind.open(true)?;
+        let sleeps_in_accept = steps.sleeps_in_calls() && !kind.habits.accepts_untimed;
+        let listening = kind.open(!sleeps_in_accept)?;
+        if sleeps_in_accept {
+            // Accepted sockets inherit it, as a pipe's have it.
+            listening.set_read_timeout(Some(Waiter::BLOCK_MAX))?;
+        }
         listening.bind(at)?;
         listening.listen(BACKLOG)?;
         let address = address(&listening)?;
-        let (says_its_end, far) = (kind.habits.says_its_end, setup.far.clone());
-        Ok(Self { listening, address, steps, says_its_end, message: vec![0; setup.size], far })
+        let (habits, far) = (kind.habits, setup.far.clone());
+        Ok(Self { listening, address, steps, habits, message: vec![0; setup.size], far })
     }
 }
 
@@ -222,7 +228,8 @@ impl Answerer for Answers {
 
     fn answer(&mut self) -> io::Result<bool> {
         let (steps, listening) = (self.steps, &self.listening);
-        if steps.sleeps_in_calls() && !sleep_until_ready(listening, PollFlags::IN)? {
+        let sleeps_before = steps.sleeps_in_calls() && self.habits.accepts_untimed;
+        if sleeps_before && !sleep_until_ready(listening, PollFlags::IN)? {
             return Ok(false);
         }
         let nonblocking = if steps.sleeps_in_calls() { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
@@ -236,7 +243,7 @@ impl Answerer for Answers {
         }
         steps.recv_all(&socket, &mut self.message)?;
         steps.send_all(&socket, &self.message)?;
-        if self.says_its_end {
+        if self.habits.says_its_end {
             rustix::net::shutdown(&socket, Shutdown::Both)?;
         }
         Ok(true)

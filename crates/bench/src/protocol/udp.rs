@@ -16,22 +16,39 @@ use crate::workload::Workload;
 pub(super) struct Udp {
     name: &'static str,
     about: &'static str,
-    /// Whether many datagrams go in one call.
-    offloads: bool,
+    way: Way,
+}
+
+/// How datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One per call, over a socket that knows its peer.
+    Connected,
+    /// One per call, which names the peer: what a server does that has many.
+    Addressed,
+    /// Many per call, over a socket that knows its peer.
+    Trains,
 }
 
 /// One datagram per call.
 pub(super) static PLAIN: Udp = Udp {
     name: "udp",
     about: "UDP over the first link, one datagram per call, nothing acknowledged: offered against received",
-    offloads: false,
+    way: Way::Connected,
+};
+
+/// One datagram per call, over a socket that is not connected.
+pub(super) static ADDRESSED: Udp = Udp {
+    name: "udp-addressed",
+    about: "The same over sockets that are not connected: each call names the peer, as a server's with many peers does",
+    way: Way::Addressed,
 };
 
 /// Many datagrams per call.
 pub(super) static GSO: Udp = Udp {
     name: "udp-gso",
     about: "The same with segmentation and coalescing offload: up to 64 datagrams per call",
-    offloads: true,
+    way: Way::Trains,
 };
 
 /// The largest payload of a datagram over IPv4.
@@ -52,11 +69,11 @@ impl Protocol for Udp {
     }
 
     fn available(&self) -> Result<(), String> {
-        if self.offloads { udp_gso::probe() } else { Ok(()) }
+        if self.way == Way::Trains { udp_gso::probe() } else { Ok(()) }
     }
 
     fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
-        if self.offloads && size > udp_gso::SEGMENT_BYTES_MAX {
+        if self.way == Way::Trains && size > udp_gso::SEGMENT_BYTES_MAX {
             let most = udp_gso::SEGMENT_BYTES_MAX;
             return Err(format!("a datagram that leaves whole holds at most {most} bytes, not {size}"));
         }
@@ -69,21 +86,26 @@ impl Protocol for Udp {
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
         let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let socket = self.open(SocketAddr::new(ip, 0), setup)?;
-        Ok(Box::new(UdpListener { socket, setup: setup.clone(), offloads: self.offloads }))
+        Ok(Box::new(UdpListener { socket, setup: setup.clone(), way: self.way }))
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         let peer: SocketAddr = address.parse().map_err(io::Error::other)?;
         let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let socket = self.open(SocketAddr::new(ip, 0), setup)?;
-        socket.connect(peer)?;
+        if self.way != Way::Addressed {
+            socket.connect(peer)?;
+        }
         socket.set_read_timeout(Some(HELLO_EVERY))?;
         let start_ns = now_ns();
         let mut answer = [0; 16];
         while u128::from(now_ns() - start_ns) < timeout.as_nanos() {
-            socket.send(HELLO)?;
-            if socket.recv(&mut answer).is_ok_and(|length| &answer[..length] == HELLO) {
-                return pipe(socket, setup, self.offloads);
+            greet(&socket, peer, self.way)?;
+            if socket
+                .recv_from(&mut answer)
+                .is_ok_and(|(length, from)| from == peer && &answer[..length] == HELLO)
+            {
+                return pipe(socket, peer, setup, self.way);
             }
         }
         Err(io::ErrorKind::TimedOut.into())
@@ -92,7 +114,8 @@ impl Protocol for Udp {
 
 impl Udp {
     fn open(&self, address: SocketAddr, setup: &Setup) -> io::Result<UdpSocket> {
-        let socket = if self.offloads { udp_gso::open(address, setup)? } else { UdpSocket::bind(address)? };
+        let socket =
+            if self.way == Way::Trains { udp_gso::open(address, setup)? } else { UdpSocket::bind(address)? };
         if let Some(bytes) = setup.socket_buffer_max {
             let options = SockRef::from(&socket);
             options.set_send_buffer_size(bytes)?;
@@ -102,18 +125,48 @@ impl Udp {
     }
 }
 
-fn pipe(socket: UdpSocket, setup: &Setup, offloads: bool) -> io::Result<Box<dyn Pipe>> {
-    Ok(if offloads {
-        Box::new(TrainPipe::new(socket.into(), setup)?)
-    } else {
-        Box::new(PacketPipe::new(socket.into(), setup, false)?)
+fn greet(socket: &UdpSocket, peer: SocketAddr, way: Way) -> io::Result<usize> {
+    if way == Way::Addressed { socket.send_to(HELLO, peer) } else { socket.send(HELLO) }
+}
+
+fn pipe(socket: UdpSocket, peer: SocketAddr, setup: &Setup, way: Way) -> io::Result<Box<dyn Pipe>> {
+    Ok(match way {
+        Way::Connected => Box::new(PacketPipe::new(socket.into(), setup, false)?),
+        Way::Addressed => {
+            Box::new(AddressedPipe { pipe: PacketPipe::new(socket.into(), setup, false)?, peer })
+        }
+        Way::Trains => Box::new(TrainPipe::new(socket.into(), setup)?),
     })
+}
+
+/// One end of a pair of sockets that are not connected.
+struct AddressedPipe {
+    pipe: PacketPipe,
+    peer: SocketAddr,
+}
+
+impl Pipe for AddressedPipe {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        self.pipe.send_by(|socket, flags| rustix::net::sendto(socket, message, flags, &self.peer))
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let peer = self.peer;
+        self.pipe.recv_by(sink, |socket, room, flags| {
+            let (length, _, from) = rustix::net::recvfrom(socket, room, flags)?;
+            // A stranger's is passed over, as the kernel does for a connected socket.
+            Ok(from
+                .and_then(|from| SocketAddr::try_from(from).ok())
+                .filter(|from| *from == peer)
+                .map(|_| length))
+        })
+    }
 }
 
 struct UdpListener {
     socket: UdpSocket,
     setup: Setup,
-    offloads: bool,
+    way: Way,
 }
 
 impl Listener for UdpListener {
@@ -127,9 +180,11 @@ impl Listener for UdpListener {
         loop {
             let (length, peer) = self.socket.recv_from(&mut hello)?;
             if &hello[..length] == HELLO && self.setup.expects(peer.ip()) {
-                self.socket.connect(peer)?;
-                self.socket.send(HELLO)?;
-                return pipe(self.socket, &self.setup, self.offloads);
+                if self.way != Way::Addressed {
+                    self.socket.connect(peer)?;
+                }
+                greet(&self.socket, peer, self.way)?;
+                return pipe(self.socket, peer, &self.setup, self.way);
             }
         }
     }

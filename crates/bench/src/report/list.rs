@@ -1,25 +1,27 @@
-//! What `bench list` tells: workloads, protocols, and whether each can run here.
+//! What `bench list` tells: workloads, protocols, other systems, and whether each can run here.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
 use super::SCHEMA;
-use crate::protocol;
 use crate::workload::Workload;
+use crate::{peers, protocol};
 
-/// Workloads and protocols of this build on this machine.
+/// Workloads, protocols and other systems of this build on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct List {
     schema: &'static str,
     workloads: Vec<Workload>,
     protocols: Vec<Entry>,
+    peers: Vec<Entry>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct Entry {
     name: &'static str,
-    about: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about: Option<&'static str>,
     available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -27,14 +29,17 @@ struct Entry {
 
 impl List {
     pub(crate) fn here() -> Self {
-        let entry = |protocol: &&'static dyn protocol::Protocol| {
-            let reason = protocol.available().err();
-            Entry { name: protocol.name(), about: protocol.about(), available: reason.is_none(), reason }
+        let entry =
+            |name, about, reason: Option<String>| Entry { name, about, available: reason.is_none(), reason };
+        let protocol = |protocol: &&'static dyn protocol::Protocol| {
+            entry(protocol.name(), Some(protocol.about()), protocol.available().err())
         };
+        let peer = |peer: &&'static dyn peers::Peer| entry(peer.facts().name, None, peer.program().err());
         Self {
             schema: SCHEMA,
             workloads: Workload::all().to_vec(),
-            protocols: protocol::all().iter().map(entry).collect(),
+            protocols: protocol::all().iter().map(protocol).collect(),
+            peers: peers::all().iter().map(peer).collect(),
         }
     }
 
@@ -46,11 +51,15 @@ impl List {
         let names: Vec<&str> = self.workloads.iter().map(|workload| workload.name()).collect();
         let mut text = format!("workloads: {}\n\n", names.join(", "));
         for entry in &self.protocols {
-            let _ = write!(text, "{:<14} {}", entry.name, entry.about);
+            let _ = writeln!(text, "{:<14} {}", entry.name, entry.about.unwrap_or_default());
             if let Some(reason) = &entry.reason {
-                let _ = write!(text, "\n{:<14} unavailable: {reason}", "");
+                let _ = writeln!(text, "{:<14} unavailable: {reason}", "");
             }
-            text.push('\n');
+        }
+        text.push_str("\nother systems, by `bench peers`:\n");
+        for entry in &self.peers {
+            let state = entry.reason.as_deref().unwrap_or("installed");
+            let _ = writeln!(text, "{:<14} {state}", entry.name);
         }
         text
     }

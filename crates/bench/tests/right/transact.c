@@ -1,41 +1,36 @@
-// The least program that does what `polyrail bench transact --protocol tcp-nodelay --placement intra --wait block` does,
-// to hold the instrument against. Its figure is the median time of a transaction, in us.
+// The least program that does what `polyrail bench transact --protocol tcp-nodelay --wait block` does, to hold the
+// instrument against: `polyrail bench peers transact --peer transact-c` runs it (`make -C peers transact-c` builds it).
 //
-//     cc -O2 -o transact transact.c && ./transact 128 1        (bytes each way, seconds)
+//     peer-transact-c answer ADDRESS PORT SIZE                             answers until it is killed
+//     peer-transact-c call ADDRESS PORT SIZE WARMUP_NS DURATION_NS FILE    writes the time of each transaction, in ns
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
-#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define TRANSACTIONS_MAX 4000000
 
 static char message[1 << 20];
+static size_t size;
 
 static void check(int good, const char *what) {
     if (!good) {
         perror(what);
-        _exit(1);
+        exit(1);
     }
 }
 
-static void pin(int core) {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    check(sched_setaffinity(0, sizeof cores, &cores) == 0, "sched_setaffinity");
-}
-
-static double now_us(void) {
+static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
 static int open_socket(void) {
@@ -45,7 +40,7 @@ static int open_socket(void) {
     return s;
 }
 
-static void receive(int s, size_t size) {
+static void receive(int s) {
     for (size_t got = 0; got < size;) {
         ssize_t n = recv(s, message + got, size - got, 0);
         check(n > 0, "recv");
@@ -53,7 +48,7 @@ static void receive(int s, size_t size) {
     }
 }
 
-static void transmit(int s, size_t size) {
+static void transmit(int s) {
     for (size_t sent = 0; sent < size;) {
         ssize_t n = send(s, message + sent, size - sent, MSG_NOSIGNAL);
         check(n > 0, "send");
@@ -61,55 +56,53 @@ static void transmit(int s, size_t size) {
     }
 }
 
-static void answer(int listening, size_t size) {
-    pin(1);
+static void answer(const struct sockaddr_in *at) {
+    int listening = open_socket();
+    check(bind(listening, (const struct sockaddr *)at, sizeof *at) == 0 && listen(listening, 64) == 0, "listen");
     for (;;) {
         int s = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
         check(s >= 0, "accept");
-        receive(s, size);
-        transmit(s, size);
+        receive(s);
+        transmit(s);
         close(s);
     }
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static void call(const struct sockaddr_in *at, uint64_t warmup_ns, uint64_t duration_ns, const char *path) {
+    uint64_t *times_ns = malloc(TRANSACTIONS_MAX * sizeof *times_ns), open_ns = now_ns() + warmup_ns, begun_ns;
+    int n = 0;
+    check(times_ns != NULL, "malloc");
+    while ((begun_ns = now_ns()) < open_ns + duration_ns && n < TRANSACTIONS_MAX) {
+        int s = open_socket();
+        check(connect(s, (const struct sockaddr *)at, sizeof *at) == 0, "connect");
+        transmit(s);
+        receive(s);
+        check(recv(s, message, 1, 0) == 0, "end");
+        close(s);
+        if (begun_ns >= open_ns)
+            times_ns[n++] = now_ns() - begun_ns;
+    }
+    FILE *file = fopen(path, "w");
+    check(file != NULL, path);
+    for (int i = 0; i < n; i++)
+        fprintf(file, "%llu\n", (unsigned long long)times_ns[i]);
+    check(fclose(file) == 0, path);
 }
 
 int main(int count, char **args) {
-    size_t size = count > 1 ? strtoul(args[1], NULL, 10) : 128;
-    double span_us = (count > 2 ? atof(args[2]) : 1) * 1e6;
-    check(size > 0 && size <= sizeof message, "size");
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int listening = open_socket();
-    check(bind(listening, (struct sockaddr *)&at, length) == 0 && listen(listening, 64) == 0, "listen");
-    check(getsockname(listening, (struct sockaddr *)&at, &length) == 0, "getsockname");
-    pid_t child = fork();
-    check(child >= 0, "fork");
-    if (child == 0)
-        answer(listening, size);
-    pin(0);
-    double *times_us = malloc(TRANSACTIONS_MAX * sizeof *times_us), start_us = now_us();
-    int n = 0;
-    check(times_us != NULL, "malloc");
-    // The first 0.3 s are not counted.
-    for (double begun_us = start_us; n < TRANSACTIONS_MAX && begun_us < start_us + 3e5 + span_us;) {
-        int s = open_socket();
-        check(connect(s, (struct sockaddr *)&at, sizeof at) == 0, "connect");
-        transmit(s, size);
-        receive(s, size);
-        check(recv(s, message, 1, 0) == 0, "end");
-        close(s);
-        double ended_us = now_us();
-        if (begun_us > start_us + 3e5)
-            times_us[n++] = ended_us - begun_us;
-        begun_us = ended_us;
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    int calls = count == 8 && strcmp(args[1], "call") == 0;
+    if (!calls && !(count == 5 && strcmp(args[1], "answer") == 0)) {
+        fprintf(stderr, "usage: see the head of transact.c\n");
+        return 2;
     }
-    qsort(times_us, n, sizeof *times_us, by_value);
-    printf("%.2f\n", times_us[n / 2]);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    check(inet_pton(AF_INET, args[2], &at.sin_addr) == 1, "address");
+    at.sin_port = htons(atoi(args[3]));
+    size = strtoul(args[4], NULL, 10);
+    check(size > 0 && size <= sizeof message, "size");
+    if (calls)
+        call(&at, strtoull(args[5], NULL, 10), strtoull(args[6], NULL, 10), args[7]);
+    else
+        answer(&at);
     return 0;
 }
