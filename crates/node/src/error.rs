@@ -1,6 +1,6 @@
 //! Public errors, one small enum per operation, each with a stable code.
 
-use crate::engine::command::FailureCode;
+use crate::engine::command::{Ended, FailureCode};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::node::Destination;
 use std::io;
@@ -46,6 +46,12 @@ pub enum ErrorCode {
     NotBound = 41,
     /// Too many bindings.
     TooMany = 42,
+    /// A connection was refused.
+    Refused = 50,
+    /// A connection is over.
+    Disconnected = 51,
+    /// The other side does not know of it.
+    Unsupported = 52,
 }
 
 /// Why a node did not start.
@@ -111,12 +117,149 @@ pub enum SendError {
         /// Why.
         why: ErrorCode,
     },
+    /// The connection is over, or the other side receives no more.
+    #[error("connection: {0}")]
+    Disconnected(Disconnect),
     /// The port or node is closed.
     #[error("closed")]
     Closed,
     /// The process forked: the node belongs to its parent.
     #[error("forked: a node belongs to the process that started it; start another in the child")]
     Forked,
+}
+
+/// What ended a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Disconnect {
+    /// Too many connections waited to be accepted.
+    #[error("refused, too many wait there to be accepted; try again, or give that port a larger backlog")]
+    Backlog,
+    /// Nobody listens at that port.
+    #[error("refused, nobody listens there; has that port called listen?")]
+    NobodyListens,
+    /// The other side did not want it.
+    #[error("refused by the other side")]
+    NotAllowed,
+    /// The other side gave it up.
+    #[error("given up by the other side")]
+    Aborted,
+    /// The other node was lost, or left.
+    #[error("the other node is gone")]
+    NodeLost,
+    /// The other side receives no more.
+    #[error("the other side receives no more")]
+    Deaf,
+}
+
+/// Why a connection did not come about, or gave nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// It is over.
+    #[error("connection: {0}")]
+    Disconnected(Disconnect),
+    /// Nobody has bound the service.
+    #[error("service {service}: nobody has bound it; bound now: {bound}")]
+    NoService {
+        /// The service.
+        service: ServiceAddress,
+        /// What is bound instead.
+        bound: String,
+    },
+    /// The node is unknown or unreachable.
+    #[error("{0:?}: node unknown or unreachable")]
+    NoNode(Destination),
+    /// The node is of a version without connections.
+    #[error("that node takes no connections: it is of an older version")]
+    Unsupported,
+    /// There are too many connections with that node.
+    #[error("too many connections with that node")]
+    TooMany,
+    /// A message that leaves with the question may not be so large.
+    #[error("the first message is larger than {max} bytes: send it once the connection is there")]
+    FirstTooLarge {
+        /// What is allowed.
+        max: u64,
+    },
+    /// The other side has sent all, and it was less than asked for.
+    #[error("the other side has ended it before that")]
+    Ended,
+    /// Time is up.
+    #[error("timed out")]
+    TimedOut,
+    /// A message is larger than `message_bytes_max`.
+    #[error("message of {len} bytes: larger than message_bytes_max ({max})")]
+    TooLarge {
+        /// Its bytes.
+        len: u64,
+        /// What is allowed.
+        max: u64,
+    },
+    /// No memory within the limits set.
+    #[error("no memory for a message of {0} bytes")]
+    Memory(u64),
+    /// The port or node is closed.
+    #[error("closed")]
+    Closed,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+impl From<Ended> for Disconnect {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Backlog => Disconnect::Backlog,
+            Ended::NobodyListens => Disconnect::NobodyListens,
+            Ended::NotAllowed => Disconnect::NotAllowed,
+            Ended::NodeLost => Disconnect::NodeLost,
+            Ended::Deaf => Disconnect::Deaf,
+            Ended::Aborted | Ended::SentAll => Disconnect::Aborted,
+        }
+    }
+}
+
+impl ConnectionError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            ConnectionError::Disconnected(why) => why.code(),
+            ConnectionError::NoService { .. } => ErrorCode::NoService,
+            ConnectionError::NoNode(_) => ErrorCode::NoNode,
+            ConnectionError::Unsupported => ErrorCode::Unsupported,
+            ConnectionError::TooMany => ErrorCode::TooMany,
+            ConnectionError::FirstTooLarge { .. } | ConnectionError::TooLarge { .. } => ErrorCode::TooLarge,
+            ConnectionError::Ended => ErrorCode::Disconnected,
+            ConnectionError::TimedOut => ErrorCode::TimedOut,
+            ConnectionError::Memory(_) => ErrorCode::Memory,
+            ConnectionError::Closed => ErrorCode::Closed,
+            ConnectionError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl Disconnect {
+    /// Its stable number.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Disconnect::Backlog | Disconnect::NobodyListens | Disconnect::NotAllowed => ErrorCode::Refused,
+            Disconnect::Aborted | Disconnect::NodeLost | Disconnect::Deaf => ErrorCode::Disconnected,
+        }
+    }
+}
+
+impl From<ConnectionError> for io::Error {
+    fn from(error: ConnectionError) -> Self {
+        let kind = match error.code() {
+            ErrorCode::Refused => io::ErrorKind::ConnectionRefused,
+            ErrorCode::Disconnected => io::ErrorKind::ConnectionReset,
+            ErrorCode::TimedOut => io::ErrorKind::TimedOut,
+            ErrorCode::NoService | ErrorCode::NoNode => io::ErrorKind::NotFound,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 /// Why nothing was received.
@@ -224,6 +367,7 @@ impl SendError {
             SendError::Memory(_) => ErrorCode::Memory,
             SendError::Blocked => ErrorCode::WouldBlock,
             SendError::Earlier { why, .. } => *why,
+            SendError::Disconnected(why) => why.code(),
             SendError::Closed => ErrorCode::Closed,
             SendError::Forked => ErrorCode::Forked,
         }

@@ -23,6 +23,7 @@
 mod attendant;
 mod clock;
 pub mod config;
+pub(crate) mod connection;
 pub mod control;
 pub mod engine;
 mod error;
@@ -33,14 +34,15 @@ mod readiness;
 mod wait;
 
 pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};
+pub use connection::{Connect, Connection};
 pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
-pub use error::{BindError, Error, ErrorCode, RecvError, SendError, StartError};
+pub use error::{BindError, ConnectionError, Disconnect, Error, ErrorCode, RecvError, SendError, StartError};
 pub use message::Message;
 pub use node::Node;
 pub use node::events::NodeEvent;
 pub use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 pub use polyrail_proto::flow::Class;
-pub use polyrail_proto::id::{NodeId, PortAddress, PortId};
+pub use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId};
 pub use polyrail_proto::node::Destination;
 pub use polyrail_shm::Buffer;
 pub use port::Port;

@@ -1,6 +1,6 @@
 //! A message as its receiver holds it: borrowed from the port's arena until dropped.
 
-use crate::engine::client::Envelope;
+use crate::engine::client::{Arrival, Envelope};
 use crate::port::Port;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
@@ -15,8 +15,13 @@ pub struct Message<'a> {
 }
 
 enum MessageBody<'a> {
-    Arena { bytes: &'a [u8], offset: u64 },
+    Arena {
+        bytes: &'a [u8],
+        offset: u64,
+    },
     Owned(Buffer),
+    /// It was put back.
+    Moved,
 }
 
 impl<'a> Message<'a> {
@@ -28,11 +33,21 @@ impl<'a> Message<'a> {
         Message { port, envelope, body: MessageBody::Owned(buffer) }
     }
 
+    /// What it was before somebody took it.
+    pub(crate) fn into_arrival(mut self) -> Arrival {
+        match std::mem::replace(&mut self.body, MessageBody::Moved) {
+            MessageBody::Arena { offset, .. } => Arrival::Message(self.envelope, offset),
+            MessageBody::Owned(buffer) => Arrival::Owned(self.envelope, buffer),
+            MessageBody::Moved => Arrival::Sorted,
+        }
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
             MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
+            MessageBody::Moved => &[],
         }
     }
 
@@ -74,8 +89,13 @@ impl<'a> Message<'a> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        if let MessageBody::Arena { offset, .. } = self.body {
-            self.port.give_back(offset, self.envelope.len);
+        match self.body {
+            MessageBody::Arena { offset, .. } => self.port.give_back(&self.envelope, Some(offset)),
+            // A connection's sender may send so many messages, wherever they lie.
+            MessageBody::Owned(_) if self.envelope.connection.is_some() => {
+                self.port.give_back(&self.envelope, None);
+            }
+            MessageBody::Owned(_) | MessageBody::Moved => {}
         }
     }
 }

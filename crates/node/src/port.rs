@@ -4,7 +4,7 @@ use crate::clock::now_ns;
 use crate::config::Wait;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
-use crate::engine::client::Arrival;
+use crate::engine::client::{Arrival, Envelope};
 use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
 use crate::message::Message;
 use crate::node::Shared;
@@ -27,17 +27,19 @@ use std::time::Duration;
 /// `send` returning `Ok` means that the node has the message; [`Port::flush`] returns when its receivers have all of
 /// them. What was sent when a port is dropped is still delivered while the node lives.
 pub struct Port {
-    shared: Arc<Shared>,
-    client: RefCell<Client>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) client: RefCell<Client>,
     // Points at the same mapping as `client`; message bytes are borrowed from here so that verbs can go on.
-    rx: polyrail_shm::Region,
+    pub(crate) rx: polyrail_shm::Region,
     address: PortAddress,
     wait: Cell<Wait>,
     failures: RefCell<VecDeque<(u64, ErrorCode)>>,
-    returns: RefCell<Vec<(u64, u64)>>,
+    returns: RefCell<Vec<(Envelope, Option<u64>)>>,
     pace: RefCell<Pace>,
     known: Cell<Option<(ServiceAddress, u64)>>,
     readiness: OnceCell<Readiness>,
+    /// What is sent waits for more to be handed in.
+    held: Cell<bool>,
 }
 
 /// Decides when a sending thread drives the engine: at once, or, while it sends as fast as it can, once per batch.
@@ -109,6 +111,7 @@ impl Port {
             pace: RefCell::default(),
             known: Cell::new(None),
             readiness: OnceCell::new(),
+            held: Cell::new(false),
         }
     }
 
@@ -143,16 +146,16 @@ impl Port {
     /// service: they share its messages.
     pub fn bind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
         let range = range.into();
-        self.ask(|client| client.bind(range, scope).is_ok())
+        self.ask_to_bind(|client| client.bind(range, scope).is_ok())
     }
 
     /// Takes one binding back.
     pub fn unbind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
         let range = range.into();
-        self.ask(|client| client.unbind(range, scope).is_ok())
+        self.ask_to_bind(|client| client.unbind(range, scope).is_ok())
     }
 
-    fn ask(&self, ask: impl Fn(&mut Client) -> bool) -> Result<(), BindError> {
+    fn ask_to_bind(&self, ask: impl Fn(&mut Client) -> bool) -> Result<(), BindError> {
         if self.shared.drive.is_forked() {
             return Err(BindError::Forked);
         }
@@ -319,6 +322,8 @@ impl Port {
                 !known
             }
             Destination::Port(_) => number == 0,
+            Destination::Connection(_) if self.held.get() => return Ok(()),
+            Destination::Connection(_) => false,
         };
         let mut pace = self.pace.borrow_mut();
         if unsure {
@@ -469,24 +474,25 @@ impl Port {
                     return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
                 }
                 Arrival::Owned(envelope, buffer) => return Ok(Some(Message::owned(self, envelope, buffer))),
-                Arrival::Offer { len, offer, .. } => self.accept(len, offer)?,
+                Arrival::Offer { len, offer, from } => {
+                    if let Err(error) = self.accept_offer(len, offer) {
+                        self.client.borrow_mut().keep_offer(len, offer, from);
+                        return Err(error);
+                    }
+                }
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
-                Arrival::Answer(_) => {}
+                Arrival::Answer(_) | Arrival::Sorted => {}
             }
         }
     }
 
     /// Finds memory for a large message whose turn it is.
-    fn accept(&self, len: u64, offer: (u32, u32)) -> Result<(), RecvError> {
+    pub(crate) fn accept_offer(&self, len: u64, offer: (u32, u32)) -> Result<(), RecvError> {
         let max = self.shared.config.message_bytes_max as u64;
         if len > max {
-            self.client.borrow_mut().keep_offer(len, offer, self.address);
             return Err(RecvError::TooLarge { len, max });
         }
-        let Ok(buffer) = self.shared.pool.alloc(len as usize) else {
-            self.client.borrow_mut().keep_offer(len, offer, self.address);
-            return Err(RecvError::Memory(len));
-        };
+        let Ok(buffer) = self.shared.pool.alloc(len as usize) else { return Err(RecvError::Memory(len)) };
         let mut slot = Some(buffer);
         self.wait_until(None, |port| {
             let Some(buffer) = slot.take() else { return true };
@@ -498,32 +504,40 @@ impl Port {
     }
 
     /// A message was dropped. Its port may be in the middle of a verb, so that the memory is given back at the next.
-    pub(crate) fn give_back(&self, offset: u64, len: u64) {
+    pub(crate) fn give_back(&self, envelope: &Envelope, offset: Option<u64>) {
         match self.client.try_borrow_mut() {
-            Ok(mut client) => client.release(offset, len),
-            Err(_) => self.returns.borrow_mut().push((offset, len)),
+            Ok(mut client) => client.give_back(envelope, offset),
+            Err(_) => self.returns.borrow_mut().push((*envelope, offset)),
         }
     }
 
-    fn take_returns(&self) {
+    pub(crate) fn take_returns(&self) {
         if self.returns.borrow().is_empty() {
             return;
         }
         let mut client = self.client.borrow_mut();
-        for (offset, len) in self.returns.borrow_mut().drain(..) {
-            client.release(offset, len);
+        for (envelope, offset) in self.returns.borrow_mut().drain(..) {
+            client.give_back(&envelope, offset);
         }
     }
 
     // ----- waiting -------------------------------------------------------------------------------------------
 
-    fn drive(&self) {
+    /// Lets what `send` sends wait for what is handed in after it.
+    pub(crate) fn hold<R>(&self, send: impl FnOnce() -> R) -> R {
+        self.held.set(true);
+        let sent = send();
+        self.held.set(false);
+        sent
+    }
+
+    pub(crate) fn drive(&self) {
         self.shared.drive.inline();
         self.pace.borrow_mut().close = 0;
     }
 
     /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first.
-    fn wait_until(&self, until_ns: Option<u64>, mut done: impl FnMut(&Port) -> bool) -> bool {
+    pub(crate) fn wait_until(&self, until_ns: Option<u64>, mut done: impl FnMut(&Port) -> bool) -> bool {
         let spin_until = match self.wait.get() {
             Wait::Spin => u64::MAX,
             Wait::Adaptive => now_ns() + self.shared.config.adaptive_spin.as_nanos() as u64,
@@ -585,6 +599,6 @@ impl Drop for Port {
     }
 }
 
-fn deadline(timeout: Option<Duration>) -> Option<u64> {
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<u64> {
     timeout.map(|t| now_ns().saturating_add(t.as_nanos().min(u64::MAX as u128 / 2) as u64))
 }

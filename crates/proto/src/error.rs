@@ -2,6 +2,7 @@
 
 use crate::address::ServiceAddress;
 use crate::id::{NodeId, PortId};
+use crate::wire::RefusedConnect;
 
 /// Why `send` did not take a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -19,6 +20,45 @@ pub enum SendError {
     /// Larger than the protocol allows.
     #[error("message of {0} bytes: too large")]
     TooLarge(u64),
+    /// The connection is over, or its sending half is.
+    #[error("not connected")]
+    NotConnected,
+}
+
+/// Why a connection could not even be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The port does not exist (any more).
+    #[error("port {0}: closed")]
+    Closed(PortId),
+    /// Nobody has bound the service.
+    #[error("service {0}: nobody has bound it")]
+    NoService(ServiceAddress),
+    /// No session with that node.
+    #[error("node {0}: unknown or unreachable")]
+    NoNode(NodeId),
+    /// The node does not know of connections.
+    #[error("node {0}: takes no connections")]
+    Unsupported(NodeId),
+    /// The session has as many connections as there may be.
+    #[error("too many connections with that node")]
+    TooMany,
+    /// Too much is under way to that node: ask again when some of it was confirmed.
+    #[error("too much is under way to that node")]
+    Blocked,
+}
+
+/// Why a connection is over before both sides had enough of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectionOver {
+    /// The other side did not accept it.
+    Refused(RefusedConnect),
+    /// The other side gave it up.
+    Aborted,
+    /// The other node was lost, or left.
+    NodeLost,
 }
 
 /// Why an accepted message was not delivered, or may not have been.

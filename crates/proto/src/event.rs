@@ -1,9 +1,11 @@
 //! What the core tells its driver.
 
 use crate::address::{MediaAddress, ServiceAddress};
-use crate::error::Failure;
+use crate::error::{ConnectionOver, Failure};
 use crate::flow::Class;
-use crate::id::{BearerId, BufferId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId};
+use crate::id::{
+    BearerId, BufferId, ConnectionId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId,
+};
 use crate::link::state::LinkState;
 use arrayvec::ArrayString;
 
@@ -17,6 +19,8 @@ pub enum Event {
         port: PortId,
         /// Who sent it.
         from: PortAddress,
+        /// The connection by which it came, if it was one.
+        connection: Option<ConnectionId>,
         /// The service that was addressed, if any.
         service: Option<ServiceAddress>,
         /// The sender's tag.
@@ -40,6 +44,8 @@ pub enum Event {
         session: SessionId,
         /// Names the offer.
         transfer: u32,
+        /// The connection by which it comes, if it is one.
+        connection: Option<ConnectionId>,
     },
     /// A message of a port was not delivered, or may not have been. Its buffer has been released.
     SendFailed {
@@ -51,6 +57,53 @@ pub enum Event {
         to: PortAddress,
         /// Why.
         why: Failure,
+    },
+    /// Somebody wants a connection with a port that listens: accept it, or shut it down.
+    Connect {
+        /// The port.
+        port: PortId,
+        /// Names the connection.
+        id: ConnectionId,
+        /// Who asks.
+        from: PortAddress,
+        /// The service that was addressed, if any.
+        service: Option<ServiceAddress>,
+        /// It is to carry a stream of bytes.
+        stream: bool,
+        /// Class of its messages.
+        class: Class,
+    },
+    /// A connection that a port asked for was accepted.
+    Connected {
+        /// The port.
+        port: PortId,
+        /// The connection.
+        id: ConnectionId,
+        /// Who accepted it.
+        peer: PortAddress,
+    },
+    /// All that the other end of a connection had to send was delivered.
+    ConnectionEnd {
+        /// The port.
+        port: PortId,
+        /// The connection.
+        id: ConnectionId,
+    },
+    /// The other end of a connection receives no more.
+    ConnectionDeaf {
+        /// The port.
+        port: PortId,
+        /// The connection.
+        id: ConnectionId,
+    },
+    /// A connection is over before its time.
+    ConnectionOver {
+        /// The port.
+        port: PortId,
+        /// The connection.
+        id: ConnectionId,
+        /// Why.
+        why: ConnectionOver,
     },
     /// A node joined.
     PeerUp {

@@ -45,6 +45,38 @@ id! {
     /// A port of a node; never zero, not reused while the node lives.
     PortId(u32)
 }
+/// Ports from here on are ends of connections, and unique in their session only (protocol.md §5.8).
+const CONNECTION: u32 = 1 << 31;
+/// Marks the end of the side that connected.
+const CONNECTING: u32 = 1 << 30;
+
+impl PortId {
+    /// The accepting end of the connection with this number.
+    pub const fn accepting_end(number: u32) -> PortId {
+        PortId(CONNECTION | number & (CONNECTING - 1))
+    }
+
+    /// Whether this is an end of a connection.
+    pub const fn is_connection(self) -> bool {
+        self.0 & CONNECTION != 0
+    }
+
+    /// Whether this is the end of the side that connected.
+    pub const fn is_connecting_end(self) -> bool {
+        self.0 & CONNECTING != 0
+    }
+
+    /// The other end of the same connection.
+    pub const fn far_end(self) -> PortId {
+        PortId(self.0 ^ CONNECTING)
+    }
+
+    /// The number of the connection, chosen by the side that connected.
+    pub const fn connection_number(self) -> u32 {
+        self.0 & (CONNECTING - 1)
+    }
+}
+
 id! {
     /// A large message under way, numbered by its receiver (protocol.md §5.3).
     TransferId(u32)
@@ -52,6 +84,15 @@ id! {
 id! {
     /// Bytes that the driver keeps for the core; opaque here.
     BufferId(u64)
+}
+
+/// One end of a connection, as its own node knows it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId {
+    /// The session that it is part of.
+    pub session: SessionId,
+    /// Its number there.
+    pub end: PortId,
 }
 
 /// Where a message came from or goes to: a port of a node.

@@ -15,6 +15,7 @@ pub mod link;
 pub mod node;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod port;
 pub mod ranges;
 pub mod service;
 pub mod session;

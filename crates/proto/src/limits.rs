@@ -29,6 +29,11 @@ pub const HOLES_MAX: usize = 4_096;
 pub const TRANSFERS_MAX: usize = 4_096;
 /// Receive flows of one session.
 pub const FLOWS_MAX: usize = 65_536;
+/// Connections of one session.
+pub const CONNECTIONS_MAX: usize = 65_536;
+/// What all connections of a port together may have been granted and not used, bytes and messages; shared equally, down
+/// to what a connection begins with.
+pub const CONNECTION_CREDIT: (u64, u32) = (2 << 20, 16_384);
 /// Links of one session.
 pub const LINKS_MAX: usize = 16;
 /// Bearers of one node.

@@ -4,6 +4,21 @@
 //! writable, then `poll_event` until it is empty; come back at `poll_timeout` or when something arrives. Timers fire
 //! only after the driver has seen every source of datagrams empty.
 
+macro_rules! cx {
+    ($node:ident, $now:expr, $store:expr) => {
+        &mut Cx {
+            now: $now,
+            config: &$node.config,
+            store: $store,
+            events: &mut $node.events,
+            drops: &mut $node.drops,
+            faults: &mut $node.faults,
+            ports: &mut $node.ports,
+        }
+    };
+}
+
+mod connections;
 mod discovery;
 mod handshake;
 mod names;
@@ -15,6 +30,7 @@ use crate::event::Event;
 use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
 use crate::limits;
 use crate::link::LinkSpec;
+use crate::port::Port;
 use crate::service::{Log, Replica, Table};
 use crate::session::{Cx, Outcome, Session};
 use crate::stats::Drops;
@@ -29,7 +45,7 @@ pub use ports::Destination;
 
 use discovery::Discovery;
 use handshake::Attempt;
-use ports::{Port, Sole};
+use ports::Sole;
 
 /// A bearer as the core knows it.
 #[derive(Debug)]
@@ -93,19 +109,6 @@ pub struct Node {
     reset_at: Instant,
     version_at: Instant,
     duplicate_at: Instant,
-}
-
-macro_rules! cx {
-    ($node:ident, $now:expr, $store:expr) => {
-        &mut Cx {
-            now: $now,
-            config: &$node.config,
-            store: $store,
-            events: &mut $node.events,
-            drops: &mut $node.drops,
-            faults: &mut $node.faults,
-        }
-    };
 }
 
 impl Node {

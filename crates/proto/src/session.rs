@@ -1,5 +1,6 @@
 //! What two node incarnations share: links, flows, transfers, control frames.
 
+pub(crate) mod connection;
 mod control;
 mod outcome;
 mod quiet;
@@ -23,6 +24,7 @@ use crate::limits;
 use crate::link::send::Item;
 use crate::link::state::{LinkEvent, Transition};
 use crate::link::{Link, LinkSpec};
+use crate::port::Port;
 use crate::service::Feed;
 use crate::slab::Slab;
 use crate::stats::{Drops, SessionStats};
@@ -31,6 +33,7 @@ use crate::time::{Duration, Instant};
 use crate::transfer::{ReceiveTransfer, SendTransfer};
 use crate::wire::{self, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
+use connection::Connections;
 use control::Control;
 use quiet::Quiet;
 use schedule::Schedule;
@@ -45,6 +48,7 @@ pub(crate) struct Cx<'a> {
     pub events: &'a mut VecDeque<Event>,
     pub drops: &'a mut Drops,
     pub faults: &'a mut BTreeMap<wire::Fault, u64>,
+    pub ports: &'a mut BTreeMap<PortId, Port>,
 }
 
 /// Credit that a port of ours gave to this session.
@@ -119,6 +123,8 @@ pub struct Peer {
     pub initial_credit: (u32, u32),
     /// How long it may be silent.
     pub tolerance: Duration,
+    /// What it knows beside wire version 1, of what we know.
+    pub features: u64,
     /// Its bearers.
     pub bearers: ArrayVec<wire::BearerAddress, { wire::handshake::BEARERS_MAX }>,
 }
@@ -133,6 +139,7 @@ impl From<&Hello> for Peer {
             session: hello.session,
             initial_credit: hello.initial_credit,
             tolerance: Duration::ms(hello.tolerance_ms as u64),
+            features: hello.features & wire::FEATURES,
             bearers: hello.bearers.clone(),
         }
     }
@@ -166,6 +173,7 @@ pub struct Session {
     receiving: Receiving,
     schedule: Schedule,
     control: Control,
+    connections: Connections,
     quiet: Quiet,
     next_link: u16,
     last_app_at: Instant,
@@ -218,6 +226,7 @@ impl Session {
             receiving: Receiving::default(),
             schedule: Schedule::default(),
             control: Control::default(),
+            connections: Connections::default(),
             quiet: Quiet::default(),
             next_link: 0,
             last_app_at: now,
@@ -411,10 +420,13 @@ impl Session {
     ) {
         let keys: Vec<FlowKey> = self.sending.by_key.keys().filter(|k| which(k)).copied().collect();
         for key in keys {
-            let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k))
-            else {
-                continue;
-            };
+            self.fail_flow(cx, key, why, refused);
+        }
+    }
+
+    /// The same for one flow.
+    fn fail_flow(&mut self, cx: &mut Cx<'_>, key: FlowKey, why: Failure, refused: Option<u32>) {
+        if let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k)) {
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
             let tokens = flow.end(refused, |message, fate| {
@@ -438,6 +450,7 @@ impl Session {
     /// The session is over: every message that it holds comes to an end.
     pub(crate) fn end(&mut self, cx: &mut Cx<'_>) {
         self.fail_flows(cx, |_| true, Failure::NotSent, None);
+        self.end_connections(cx);
         let keys: Vec<FlowKey> = self.receiving.by_key.keys().copied().collect();
         for key in keys {
             self.end_receive_flow(cx.store, key);
@@ -511,7 +524,7 @@ impl Session {
         let waiting = std::mem::take(&mut self.receiving.waiting);
         for key in waiting {
             let Some(transfer) = self.receiving.transfers.get_mut(key) else { continue };
-            let mine = transfer.message.to == port && transfer.total <= config.auto_accept_bytes_max;
+            let mine = transfer.owner == port && transfer.total <= config.auto_accept_bytes_max;
             match if mine { store.reserve(port, transfer.total, false) } else { None } {
                 Some(buffer) => {
                     transfer.accept(buffer);
@@ -738,6 +751,11 @@ impl Session {
     /// Credit frames, grants and refusals that wait, for reports and tests.
     pub fn backlog(&self) -> (usize, usize) {
         (self.receiving.cts.len() + self.receiving.refuse.len(), self.schedule.len())
+    }
+
+    /// Ends of connections that are here.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
     }
 
     /// Flows that exist, sending and receiving, and transfers, sending and receiving.

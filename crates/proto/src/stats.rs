@@ -25,6 +25,10 @@ pub struct Drops {
     pub skipped_frame: u64,
     /// Breaches of the protocol.
     pub violation: u64,
+    /// Connections refused: nobody listened, or too many waited.
+    pub refused_connection: u64,
+    /// Messages for a connection that was over.
+    pub late_message: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
 }

@@ -1,7 +1,7 @@
 //! Large messages: announced, granted, then sent as extents that any link may carry (protocol.md §5.3).
 
 use crate::flow::send::Outgoing;
-use crate::id::{BufferId, TransferId};
+use crate::id::{BufferId, PortId, TransferId};
 use crate::limits;
 use crate::ranges::RangeSet;
 use crate::wire;
@@ -109,6 +109,8 @@ impl SendTransfer {
 pub struct ReceiveTransfer {
     /// The flow that it belongs to.
     pub flow: u32,
+    /// The port that it is for.
+    pub owner: PortId,
     /// Its number there.
     pub seq: u64,
     /// The sender's name for it.
@@ -138,9 +140,10 @@ pub enum Placed {
 
 impl ReceiveTransfer {
     /// As announced.
-    pub fn new(flow: u32, seq: u64, rts: &wire::Rts) -> Self {
+    pub fn new(flow: u32, owner: PortId, seq: u64, rts: &wire::Rts) -> Self {
         ReceiveTransfer {
             flow,
+            owner,
             seq,
             token: rts.token,
             total: rts.total,
@@ -203,7 +206,6 @@ impl ReceiveTransfer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::PortId;
 
     fn sending() -> SendTransfer {
         let message = Outgoing { buffer: BufferId(1), len: 1000, service: None, tag: None };
@@ -242,7 +244,8 @@ mod tests {
     fn bytes_already_placed_are_not_written_again() {
         let message =
             wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
-        let mut transfer = ReceiveTransfer::new(0, 0, &wire::Rts { message, token: 3, total: 100 });
+        let mut transfer =
+            ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 100 });
         assert_eq!(transfer.place(0, 10, |_, _, _, _| panic!("no memory yet")), Placed::No);
         transfer.accept(BufferId(5));
         let mut written = vec![];
@@ -258,7 +261,8 @@ mod tests {
     fn a_piece_that_would_make_one_hole_too_many_is_not_placed() {
         let message =
             wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
-        let mut transfer = ReceiveTransfer::new(0, 0, &wire::Rts { message, token: 3, total: 1 << 20 });
+        let mut transfer =
+            ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 1 << 20 });
         transfer.accept(BufferId(5));
         let holes = limits::HOLES_MAX as u64;
         for n in 1..=holes {
@@ -282,7 +286,8 @@ mod tests {
     fn a_piece_goes_on_only_where_the_last_one_ended_and_the_end_is_left_to_others() {
         let message =
             wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
-        let mut transfer = ReceiveTransfer::new(1, 0, &wire::Rts { message, token: 1, total: 1_000 });
+        let mut transfer =
+            ReceiveTransfer::new(1, PortId(2), 0, &wire::Rts { message, token: 1, total: 1_000 });
         assert_eq!(transfer.go_on(0, 100), None, "there is no memory");
         transfer.accept(BufferId(5));
         assert_eq!(transfer.go_on(0, 100), None, "nothing to go on from");

@@ -3,8 +3,10 @@
 use super::command::{Body, Command, Completion, FailureCode};
 use super::store::{COOKIE_MASK, Place};
 use super::{Budget, Engine};
-use polyrail_proto::error::SendError;
-use polyrail_proto::id::{BufferId, PortId, SessionId};
+use polyrail_proto::error::{ConnectError, SendError};
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{BufferId, ConnectionId, PortAddress, PortId, SessionId};
+use polyrail_proto::node::Destination;
 use polyrail_proto::service::BindError;
 use polyrail_proto::time::Instant;
 use polyrail_shm::arena::BLOCK_BYTES;
@@ -81,7 +83,10 @@ impl Engine {
                 if let Err(error) = self.node.send(now, port, to, class, tag, (buffer, len)) {
                     use polyrail_proto::Store;
                     self.store.release(port, buffer, false);
-                    self.fail(port, cookie, code_of(error));
+                    // Of a connection that is over its port is told once, and not by each message.
+                    if error != SendError::NotConnected {
+                        self.fail(port, cookie, code_of(error));
+                    }
                 }
             }
             Command::Bind(range, scope) => {
@@ -98,6 +103,18 @@ impl Engine {
                     if self.node.unbind(port, range, scope).is_ok() { ANSWER_OK } else { ANSWER_NOT_BOUND };
                 self.store.complete(port, Completion::Answer(answer));
             }
+            Command::Listen(backlog) => self.node.listen(port, backlog),
+            Command::Connect { to, class, stream, first, last, cookie } => {
+                let asked = self.node.open_connection(now, port, to, class, stream, &mut self.store);
+                self.connecting(now, index, port, asked, (first, last, cookie));
+            }
+            Command::Take(id) => drop(self.node.accept_connection(now, port, id, &mut self.store)),
+            Command::ShutDown { id, sent_all, deaf } => {
+                self.node.shut_down(now, port, id, (sent_all, deaf), &mut self.store);
+            }
+            Command::Consumed { id, bytes, messages } => {
+                self.node.handle_connection_consumed(port, id, (bytes, messages));
+            }
             Command::Accept { offer, buffer } => {
                 let Some(held) = self.store.hold(index, buffer, 0) else {
                     return self.fail(port, 0, FailureCode::Invalid);
@@ -107,6 +124,40 @@ impl Engine {
                     use polyrail_proto::Store;
                     self.store.discard(held);
                 }
+            }
+        }
+    }
+
+    /// Answers a client that asks for a connection, and has its first message sent with the question.
+    fn connecting(
+        &mut self,
+        now: Instant,
+        index: usize,
+        port: PortId,
+        asked: Result<(ConnectionId, PortAddress), ConnectError>,
+        (first, last, cookie): (Option<(Body, u64)>, bool, u64),
+    ) {
+        let buffer = first.and_then(|(body, len)| Some((self.admit_body(index, body, len, cookie)?, len)));
+        if first.is_some() && buffer.is_none() {
+            self.fail(port, cookie, FailureCode::Invalid);
+        }
+        match asked {
+            Ok((id, peer)) => {
+                self.store.complete(port, Completion::Connecting { cookie, id, peer });
+                if let Some(body) = buffer {
+                    // It was opened just now, so that this can only fail as a whole.
+                    let _ = self.node.send(now, port, Destination::Connection(id), Class::Normal, None, body);
+                }
+                if last {
+                    self.node.shut_down(now, port, id, (true, false), &mut self.store);
+                }
+            }
+            Err(error) => {
+                if let Some((buffer, _)) = buffer {
+                    use polyrail_proto::Store;
+                    self.store.release(port, buffer, false);
+                }
+                self.store.complete(port, Completion::NotConnecting { cookie, why: error.into() });
             }
         }
     }

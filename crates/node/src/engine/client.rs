@@ -1,13 +1,16 @@
 //! A client's side of a queue pair: verbs that never wait. `Port` adds waiting to them; the simulator uses them as
 //! they are.
 
+pub(crate) mod connections;
+
 use super::admission::CLIENT_CLOSING;
 use super::command::{Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
+use connections::Connections;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::PortAddress;
+use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use polyrail_shm::{Buffer, Client as Pair};
@@ -57,6 +60,8 @@ pub enum Arrival {
         /// Names it.
         offer: (u32, u32),
     },
+    /// Something for a connection, put where it belongs.
+    Sorted,
     /// A message of ours failed: the count of messages sent before it, and why.
     Failed(u64, FailureCode),
     /// A bind or unbind was done (0) or refused.
@@ -68,6 +73,8 @@ pub enum Arrival {
 pub struct Envelope {
     /// Who sent it.
     pub from: PortAddress,
+    /// The connection by which it came.
+    pub connection: Option<ConnectionId>,
     /// The service that was addressed, if any.
     pub service: Option<ServiceAddress>,
     /// The sender's tag.
@@ -97,6 +104,7 @@ pub struct Client {
     untold: (u64, u64),
     kept: VecDeque<Arrival>,
     lent: Lent,
+    connections: Connections,
 }
 
 /// Buffers of our own that messages under way occupy.
@@ -151,6 +159,7 @@ impl Client {
             untold: (0, 0),
             kept: VecDeque::new(),
             lent: Lent::default(),
+            connections: Connections::default(),
         }
     }
 
@@ -322,6 +331,7 @@ impl Client {
         let Some(entry) = self.pair.cq.take() else {
             self.pair.cq.commit();
             self.tell_consumed();
+            self.tell_untold();
             return None;
         };
         self.consumed_entries += 1;
@@ -331,17 +341,45 @@ impl Client {
             self.tell_consumed();
         }
         match Completion::decode(&entry)? {
-            Completion::Message { from, service, tag, class, body, len } => {
-                let envelope = Envelope { from, service, tag, class, len };
-                match body {
-                    Body::Arena(offset) => Some(Arrival::Message(envelope, offset)),
-                    Body::Exchanged(number) => Some(Arrival::Owned(envelope, self.exchange.take(number)?)),
-                    Body::Spaced(_) => None,
-                }
+            Completion::Message { from, connection, service, tag, class, body, len } => {
+                let envelope = Envelope { from, connection, service, tag, class, len };
+                let arrival = match body {
+                    Body::Arena(offset) => Arrival::Message(envelope, offset),
+                    Body::Exchanged(number) => Arrival::Owned(envelope, self.exchange.take(number)?),
+                    Body::Spaced(_) => return None,
+                };
+                Some(self.sorted(connection, arrival))
             }
-            Completion::Offer { from, len, offer } => Some(Arrival::Offer { from, len, offer }),
+            Completion::Offer { from, len, offer, connection } => {
+                Some(self.sorted(connection, Arrival::Offer { from, len, offer }))
+            }
             Completion::Failed { cookie, why } => Some(Arrival::Failed(self.expand(cookie), why)),
             Completion::Answer(code) => Some(Arrival::Answer(code)),
+            news => {
+                self.note(news);
+                Some(Arrival::Sorted)
+            }
+        }
+    }
+
+    /// An arrival that came by a connection goes there, others are given back.
+    #[inline]
+    fn sorted(&mut self, connection: Option<ConnectionId>, arrival: Arrival) -> Arrival {
+        match connection {
+            None => arrival,
+            Some(id) => {
+                self.sort(id, arrival);
+                Arrival::Sorted
+            }
+        }
+    }
+
+    /// Takes in what has arrived, but no message that did not come by a connection: those are kept for their turn.
+    pub(crate) fn sort_fresh(&mut self) {
+        while let Some(arrival) = self.poll_fresh() {
+            if !matches!(arrival, Arrival::Sorted) {
+                self.keep(arrival);
+            }
         }
     }
 
@@ -355,6 +393,16 @@ impl Client {
     /// Bytes of a message that is in the arena.
     pub fn bytes(&self, offset: u64, len: u64) -> &[u8] {
         self.pair.rx.memory().bytes(offset, len as usize).unwrap_or(&[])
+    }
+
+    /// A message was read: its memory is free, and the connection by which it came may carry more.
+    pub(crate) fn give_back(&mut self, envelope: &Envelope, offset: Option<u64>) {
+        if let Some(offset) = offset {
+            self.release(offset, envelope.len);
+        }
+        if let Some(id) = envelope.connection {
+            self.note_read(id, envelope, offset.is_some());
+        }
     }
 
     /// Gives the memory of a message back.

@@ -1,10 +1,11 @@
 //! Entries of the submission and completion queues: 64 bytes each, the same for embedded and attached clients.
 
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
-use polyrail_proto::error::Failure;
+use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{NodeId, PortAddress, PortId};
+use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId, SessionId};
 use polyrail_proto::node::Destination;
+use polyrail_proto::wire::RefusedConnect;
 use polyrail_shm::Entry;
 
 /// Where a message's bytes are.
@@ -47,6 +48,43 @@ pub enum Command {
         /// Number of the buffer in the exchange.
         buffer: u64,
     },
+    /// From now on so many connections may wait for this port; 0: it takes none.
+    Listen(u32),
+    /// Ask for a connection; answered by `Connecting` or `NotConnecting`.
+    Connect {
+        /// Where to: a port or a service.
+        to: Destination,
+        /// Class of its messages.
+        class: Class,
+        /// It carries a stream of bytes.
+        stream: bool,
+        /// A message that leaves with the question: its bytes, and how many.
+        first: Option<(Body, u64)>,
+        /// Nothing follows that message.
+        last: bool,
+        /// Comes back in the answer, and names the message if it fails.
+        cookie: u64,
+    },
+    /// Accept a connection that waits.
+    Take(ConnectionId),
+    /// Say that no more is sent on a connection, no more received, or both.
+    ShutDown {
+        /// The connection.
+        id: ConnectionId,
+        /// No more is sent.
+        sent_all: bool,
+        /// No more is received.
+        deaf: bool,
+    },
+    /// What was read of a connection in all.
+    Consumed {
+        /// The connection.
+        id: ConnectionId,
+        /// Bytes as they count against credit.
+        bytes: u64,
+        /// Messages.
+        messages: u64,
+    },
 }
 
 /// From the engine to a client.
@@ -56,6 +94,8 @@ pub enum Completion {
     Message {
         /// Who sent it.
         from: PortAddress,
+        /// The connection by which it came.
+        connection: Option<ConnectionId>,
         /// The service that was addressed.
         service: Option<ServiceAddress>,
         /// The sender's tag.
@@ -75,6 +115,8 @@ pub enum Completion {
         len: u64,
         /// Names it.
         offer: (u32, u32),
+        /// The connection by which it comes.
+        connection: Option<ConnectionId>,
     },
     /// A message was not delivered, or may not have been.
     Failed {
@@ -85,6 +127,112 @@ pub enum Completion {
     },
     /// What became of a bind or unbind: 0, or why not.
     Answer(u8),
+    /// Somebody wants a connection.
+    Request {
+        /// Names it.
+        id: ConnectionId,
+        /// Who asks.
+        from: PortAddress,
+        /// The service that was addressed.
+        service: Option<ServiceAddress>,
+        /// It is to carry a stream of bytes.
+        stream: bool,
+        /// Class of its messages.
+        class: Class,
+    },
+    /// A connection was asked for.
+    Connecting {
+        /// From the command.
+        cookie: u64,
+        /// Names it.
+        id: ConnectionId,
+        /// Who is asked.
+        peer: PortAddress,
+    },
+    /// A connection could not be asked for.
+    NotConnecting {
+        /// From the command.
+        cookie: u64,
+        /// Why.
+        why: NotConnecting,
+    },
+    /// A connection was accepted.
+    Connected {
+        /// Which.
+        id: ConnectionId,
+        /// By whom.
+        peer: PortAddress,
+    },
+    /// A connection ended, in part or whole.
+    Ended {
+        /// Which.
+        id: ConnectionId,
+        /// How.
+        how: Ended,
+    },
+}
+
+/// Why a connection could not be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum NotConnecting {
+    /// Nobody has bound the service.
+    NoService = 1,
+    /// The node is unknown or unreachable.
+    NoNode = 2,
+    /// The node does not know of connections.
+    Unsupported = 3,
+    /// There are too many connections with that node.
+    TooMany = 4,
+    /// Too much is under way: ask again later.
+    Blocked = 5,
+    /// The command made no sense, or the port is closed.
+    Invalid = 6,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Ended {
+    /// The other side has sent all, and it is here.
+    SentAll = 1,
+    /// The other side receives no more.
+    Deaf = 2,
+    /// Too many waited to be accepted.
+    Backlog = 3,
+    /// Nobody listens there.
+    NobodyListens = 4,
+    /// The other side does not want it.
+    NotAllowed = 5,
+    /// The other side gave it up.
+    Aborted = 6,
+    /// The other node was lost, or left.
+    NodeLost = 7,
+}
+
+impl From<ConnectError> for NotConnecting {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::NoService(_) => NotConnecting::NoService,
+            ConnectError::NoNode(_) => NotConnecting::NoNode,
+            ConnectError::Unsupported(_) => NotConnecting::Unsupported,
+            ConnectError::TooMany => NotConnecting::TooMany,
+            ConnectError::Blocked => NotConnecting::Blocked,
+            _ => NotConnecting::Invalid,
+        }
+    }
+}
+
+impl From<ConnectionOver> for Ended {
+    fn from(over: ConnectionOver) -> Self {
+        match over {
+            ConnectionOver::Refused(RefusedConnect::Backlog) => Ended::Backlog,
+            ConnectionOver::Refused(RefusedConnect::NobodyListens) => Ended::NobodyListens,
+            ConnectionOver::Refused(RefusedConnect::NotAllowed) => Ended::NotAllowed,
+            ConnectionOver::NodeLost => Ended::NodeLost,
+            _ => Ended::Aborted,
+        }
+    }
 }
 
 /// Why a message failed, as a number.
@@ -122,15 +270,63 @@ const OP_SEND: u64 = 1;
 const OP_BIND: u64 = 2;
 const OP_UNBIND: u64 = 3;
 const OP_ACCEPT: u64 = 4;
+const OP_LISTEN: u64 = 5;
+const OP_CONNECT: u64 = 6;
+const OP_TAKE: u64 = 7;
+const OP_SHUT_DOWN: u64 = 8;
+const OP_CONSUMED: u64 = 9;
 const OP_MESSAGE: u64 = 16;
 const OP_OFFER: u64 = 17;
 const OP_FAILED: u64 = 18;
 const OP_ANSWER: u64 = 19;
+const OP_REQUEST: u64 = 20;
+const OP_CONNECTING: u64 = 21;
+const OP_NOT_CONNECTING: u64 = 22;
+const OP_CONNECTED: u64 = 23;
+const OP_ENDED: u64 = 24;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
 const SERVICE: u64 = 1 << 18;
 const SPACED: u64 = 1 << 19;
+const CONNECTED: u64 = 1 << 20;
+const STREAM: u64 = 1 << 21;
+const FIRST: u64 = 1 << 22;
+const LAST: u64 = 1 << 23;
+const SENT_ALL: u64 = 1 << 24;
+const DEAF: u64 = 1 << 25;
+
+fn flag(set: bool, flag: u64) -> u64 {
+    if set { flag } else { 0 }
+}
+
+/// A connection as a word; 0 is none, for the upper bit of an end is set.
+fn word_of(id: Option<ConnectionId>) -> u64 {
+    id.map_or(0, |id| pair(id.session.0, id.end.0))
+}
+
+fn connection_of(word: u64) -> Option<ConnectionId> {
+    let (session, end) = unpair(word);
+    (word != 0).then_some(ConnectionId { session: SessionId(session), end: PortId(end) })
+}
+
+/// A destination as flags and two words.
+fn to_parts(to: Destination) -> (u64, u64, u64) {
+    match to {
+        Destination::Port(to) => (0, to.node.0, to.port.0 as u64),
+        Destination::Service(s) => (SERVICE, 0, pair(s.kind, s.instance)),
+        Destination::Connection(id) => (CONNECTED, 0, word_of(Some(id))),
+    }
+}
+
+fn to_of(head: u64, node: u64, word: u64) -> Destination {
+    let (a, b) = unpair(word);
+    match head & (SERVICE | CONNECTED) {
+        0 => Destination::Port(PortAddress { node: NodeId(node), port: PortId(b) }),
+        SERVICE => Destination::Service(ServiceAddress::new(a, b)),
+        _ => Destination::Connection(ConnectionId { session: SessionId(a), end: PortId(b) }),
+    }
+}
 
 fn body_parts(body: Body) -> (u64, u64) {
     match body {
@@ -163,12 +359,26 @@ impl Command {
             Command::Send { to, class, tag, body, len, cookie } => {
                 let (flags, value) = body_parts(body);
                 let tagged = if tag.is_some() { TAGGED } else { 0 };
-                let (service, node, port) = match to {
-                    Destination::Port(to) => (0, to.node.0, to.port.0 as u64),
-                    Destination::Service(s) => (SERVICE, 0, pair(s.kind, s.instance)),
-                };
-                let head = OP_SEND | (class as u64) << 8 | flags | tagged | service;
-                [head, node, port, value, len, tag.unwrap_or(0), cookie, 0]
+                let (way, node, word) = to_parts(to);
+                let head = OP_SEND | (class as u64) << 8 | flags | tagged | way;
+                [head, node, word, value, len, tag.unwrap_or(0), cookie, 0]
+            }
+            Command::Connect { to, class, stream, first, last, cookie } => {
+                let (body, len) = first.unwrap_or((Body::Arena(0), 0));
+                let (flags, value) = body_parts(body);
+                let (way, node, word) = to_parts(to);
+                let kinds = flag(stream, STREAM) | flag(first.is_some(), FIRST) | flag(last, LAST);
+                let head = OP_CONNECT | (class as u64) << 8 | flags | way | kinds;
+                [head, node, word, value, len, 0, cookie, 0]
+            }
+            Command::Listen(backlog) => [OP_LISTEN, backlog as u64, 0, 0, 0, 0, 0, 0],
+            Command::Take(id) => [OP_TAKE, word_of(Some(id)), 0, 0, 0, 0, 0, 0],
+            Command::ShutDown { id, sent_all, deaf } => {
+                let head = OP_SHUT_DOWN | flag(sent_all, SENT_ALL) | flag(deaf, DEAF);
+                [head, word_of(Some(id)), 0, 0, 0, 0, 0, 0]
+            }
+            Command::Consumed { id, bytes, messages } => {
+                [OP_CONSUMED, word_of(Some(id)), bytes, messages, 0, 0, 0, 0]
             }
             Command::Bind(range, scope) => Self::encode_range(OP_BIND, range, scope),
             Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope),
@@ -190,21 +400,31 @@ impl Command {
             (ServiceRange::new(kind, lower, upper), scope)
         };
         Some(match head & 0xff {
-            OP_SEND => {
-                let (a, b) = unpair(entry[2]);
-                let to = if head & SERVICE != 0 {
-                    Destination::Service(ServiceAddress::new(a, b))
-                } else {
-                    Destination::Port(PortAddress { node: NodeId(entry[1]), port: PortId(b) })
-                };
-                Command::Send {
-                    to,
-                    class: Class::from_bits((head >> 8) as u8),
-                    tag: (head & TAGGED != 0).then_some(entry[5]),
-                    body: body_of(head, entry[3]),
-                    len: entry[4],
-                    cookie: entry[6],
-                }
+            OP_SEND => Command::Send {
+                to: to_of(head, entry[1], entry[2]),
+                class: Class::from_bits((head >> 8) as u8),
+                tag: (head & TAGGED != 0).then_some(entry[5]),
+                body: body_of(head, entry[3]),
+                len: entry[4],
+                cookie: entry[6],
+            },
+            OP_CONNECT => Command::Connect {
+                to: to_of(head, entry[1], entry[2]),
+                class: Class::from_bits((head >> 8) as u8),
+                stream: head & STREAM != 0,
+                first: (head & FIRST != 0).then_some((body_of(head, entry[3]), entry[4])),
+                last: head & LAST != 0,
+                cookie: entry[6],
+            },
+            OP_LISTEN => Command::Listen(entry[1].min(u32::MAX as u64) as u32),
+            OP_TAKE => Command::Take(connection_of(entry[1])?),
+            OP_SHUT_DOWN => Command::ShutDown {
+                id: connection_of(entry[1])?,
+                sent_all: head & SENT_ALL != 0,
+                deaf: head & DEAF != 0,
+            },
+            OP_CONSUMED => {
+                Command::Consumed { id: connection_of(entry[1])?, bytes: entry[2], messages: entry[3] }
             }
             OP_BIND => Command::Bind(range().0, range().1),
             OP_UNBIND => Command::Unbind(range().0, range().1),
@@ -218,7 +438,7 @@ impl Completion {
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Completion::Message { from, service, tag, class, body, len } => {
+            Completion::Message { from, connection, service, tag, class, body, len } => {
                 let (flags, value) = body_parts(body);
                 let tagged = if tag.is_some() { TAGGED } else { 0 };
                 let addressed = if service.is_some() { SERVICE } else { 0 };
@@ -232,12 +452,30 @@ impl Completion {
                     len,
                     tag.unwrap_or(0),
                     pair(s.kind, s.instance),
-                    0,
+                    word_of(connection),
                 ]
             }
-            Completion::Offer { from, len, offer } => {
-                [OP_OFFER, from.node.0, from.port.0 as u64, pair(offer.0, offer.1), len, 0, 0, 0]
+            Completion::Offer { from, len, offer, connection } => {
+                let offer = pair(offer.0, offer.1);
+                [OP_OFFER, from.node.0, from.port.0 as u64, offer, len, 0, 0, word_of(connection)]
             }
+            Completion::Request { id, from, service, stream, class } => {
+                let s = service.unwrap_or_default();
+                let kinds = flag(stream, STREAM) | flag(service.is_some(), SERVICE);
+                let head = OP_REQUEST | (class as u64) << 8 | kinds;
+                let (port, service) = (from.port.0 as u64, pair(s.kind, s.instance));
+                [head, from.node.0, port, 0, 0, 0, service, word_of(Some(id))]
+            }
+            Completion::Connecting { cookie, id, peer } => {
+                [OP_CONNECTING, peer.node.0, peer.port.0 as u64, cookie, 0, 0, 0, word_of(Some(id))]
+            }
+            Completion::NotConnecting { cookie, why } => {
+                [OP_NOT_CONNECTING, why as u64, 0, cookie, 0, 0, 0, 0]
+            }
+            Completion::Connected { id, peer } => {
+                [OP_CONNECTED, peer.node.0, peer.port.0 as u64, 0, 0, 0, 0, word_of(Some(id))]
+            }
+            Completion::Ended { id, how } => [OP_ENDED, how as u64, 0, 0, 0, 0, 0, word_of(Some(id))],
             Completion::Failed { cookie, why } => [OP_FAILED, cookie, why as u64, 0, 0, 0, 0, 0],
             Completion::Answer(code) => [OP_ANSWER, code as u64, 0, 0, 0, 0, 0, 0],
         }
@@ -253,6 +491,7 @@ impl Completion {
                 let (kind, instance) = unpair(entry[6]);
                 Completion::Message {
                     from: from(),
+                    connection: connection_of(entry[7]),
                     service: (head & SERVICE != 0).then_some(ServiceAddress { kind, instance }),
                     tag: (head & TAGGED != 0).then_some(entry[5]),
                     class: Class::from_bits((head >> 8) as u8),
@@ -260,7 +499,30 @@ impl Completion {
                     len: entry[4],
                 }
             }
-            OP_OFFER => Completion::Offer { from: from(), len: entry[4], offer: unpair(entry[3]) },
+            OP_OFFER => Completion::Offer {
+                from: from(),
+                len: entry[4],
+                offer: unpair(entry[3]),
+                connection: connection_of(entry[7]),
+            },
+            OP_REQUEST => {
+                let (kind, instance) = unpair(entry[6]);
+                Completion::Request {
+                    id: connection_of(entry[7])?,
+                    from: from(),
+                    service: (head & SERVICE != 0).then_some(ServiceAddress { kind, instance }),
+                    stream: head & STREAM != 0,
+                    class: Class::from_bits((head >> 8) as u8),
+                }
+            }
+            OP_CONNECTING => {
+                Completion::Connecting { cookie: entry[3], id: connection_of(entry[7])?, peer: from() }
+            }
+            OP_NOT_CONNECTING => {
+                Completion::NotConnecting { cookie: entry[3], why: not_connecting_of(entry[1]) }
+            }
+            OP_CONNECTED => Completion::Connected { id: connection_of(entry[7])?, peer: from() },
+            OP_ENDED => Completion::Ended { id: connection_of(entry[7])?, how: ended_of(entry[1]) },
             OP_FAILED => Completion::Failed { cookie: entry[1], why: code_of(entry[2]) },
             OP_ANSWER => Completion::Answer(entry[1] as u8),
             _ => return None,
@@ -276,6 +538,20 @@ fn code_of(value: u64) -> FailureCode {
         .unwrap_or(Invalid)
 }
 
+fn not_connecting_of(value: u64) -> NotConnecting {
+    use NotConnecting::*;
+    [NoService, NoNode, Unsupported, TooMany, Blocked]
+        .into_iter()
+        .find(|c| *c as u64 == value)
+        .unwrap_or(Invalid)
+}
+
+fn ended_of(value: u64) -> Ended {
+    use Ended::*;
+    let all = [SentAll, Deaf, Backlog, NobodyListens, NotAllowed, NodeLost];
+    all.into_iter().find(|c| *c as u64 == value).unwrap_or(Aborted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +560,7 @@ mod tests {
     fn commands_and_completions_survive_their_entries() {
         let to = PortAddress { node: NodeId(0xdead_beef_0000_0001), port: PortId(77) };
         let service = ServiceAddress::new(1000, 7);
+        let id = ConnectionId { session: SessionId(0x1_0002), end: PortId::accepting_end(3).far_end() };
         for command in [
             Command::Send {
                 to: Destination::Port(to),
@@ -312,19 +589,56 @@ mod tests {
             Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node),
             Command::Unbind(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Accept { offer: (7, 8), buffer: 9 },
+            Command::Send {
+                to: Destination::Connection(id),
+                class: Class::Normal,
+                tag: Some(1),
+                body: Body::Arena(0),
+                len: 1,
+                cookie: 5,
+            },
+            Command::Listen(128),
+            Command::Connect {
+                to: Destination::Service(service),
+                class: Class::Urgent,
+                stream: true,
+                first: Some((Body::Exchanged(7), 1 << 20)),
+                last: true,
+                cookie: 6,
+            },
+            Command::Connect {
+                to: Destination::Port(to),
+                class: Class::Normal,
+                stream: false,
+                first: None,
+                last: false,
+                cookie: 7,
+            },
+            Command::Take(id),
+            Command::ShutDown { id, sent_all: true, deaf: false },
+            Command::ShutDown { id, sent_all: false, deaf: true },
+            Command::Consumed { id, bytes: 1 << 40, messages: 9 },
         ] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
         for completion in [
             Completion::Message {
                 from: to,
+                connection: Some(id),
                 service: Some(service),
                 tag: Some(1),
                 class: Class::Normal,
                 body: Body::Arena(64),
                 len: 0,
             },
-            Completion::Offer { from: to, len: 1 << 33, offer: (1, u32::MAX) },
+            Completion::Offer { from: to, len: 1 << 33, offer: (1, u32::MAX), connection: None },
+            Completion::Offer { from: to, len: 1 << 33, offer: (1, u32::MAX), connection: Some(id) },
+            Completion::Request { id, from: to, service: Some(service), stream: true, class: Class::Bulk },
+            Completion::Request { id, from: to, service: None, stream: false, class: Class::Control },
+            Completion::Connecting { cookie: 8, id, peer: to },
+            Completion::NotConnecting { cookie: 8, why: NotConnecting::TooMany },
+            Completion::Connected { id, peer: to },
+            Completion::Ended { id, how: Ended::NodeLost },
             Completion::Failed { cookie: 12, why: FailureCode::NoService },
             Completion::Answer(2),
         ] {

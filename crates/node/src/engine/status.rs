@@ -65,6 +65,8 @@ pub struct PeerStatus {
     pub up: bool,
     /// Messages accepted, confirmed, received, failed, refused here.
     pub messages: (u64, u64, u64, u64, u64),
+    /// Ends of connections that are here.
+    pub connections: usize,
 }
 
 /// One link.
@@ -210,6 +212,7 @@ fn peer_row(s: &polyrail_proto::session::Session) -> PeerStatus {
             m.messages_failed,
             m.messages_refused,
         ),
+        connections: s.connections(),
     }
 }
 

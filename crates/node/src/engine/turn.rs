@@ -1,12 +1,12 @@
 //! One turn: commands in, datagrams in, timers, trains out, news out.
 
-use super::command::{Completion, FailureCode};
+use super::command::{Completion, Ended, FailureCode};
 use super::store::{COOKIE_MASK, Place};
 use super::{Attached, Budget, Engine, Look, Work, media};
 use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
 use polyrail_proto::Event;
-use polyrail_proto::id::{BufferId, PortId};
+use polyrail_proto::id::{BufferId, ConnectionId, PortId};
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
@@ -290,14 +290,26 @@ impl Engine {
         while let Some(event) = self.node.poll_event() {
             count += 1;
             match event {
-                Event::Message { port, from, service, tag, class, buffer, len } => {
+                Event::Message { port, from, connection, service, tag, class, buffer, len } => {
                     let Some(body) = self.body_for(port, buffer) else { continue };
-                    let message = Completion::Message { from, service, tag, class, body, len };
+                    let message = Completion::Message { from, connection, service, tag, class, body, len };
                     self.store.complete(port, message);
                 }
-                Event::Offer { port, from, len, session, transfer } => {
-                    self.store.complete(port, Completion::Offer { from, len, offer: (session.0, transfer) });
+                Event::Offer { port, from, len, session, transfer, connection } => {
+                    let offer = (session.0, transfer);
+                    self.store.complete(port, Completion::Offer { from, len, offer, connection });
                 }
+                // What becomes of a connection is told as a whole.
+                Event::SendFailed { to, .. } if to.port.is_connection() => {}
+                Event::Connect { port, id, from, service, stream, class } => {
+                    self.store.complete(port, Completion::Request { id, from, service, stream, class });
+                }
+                Event::Connected { port, id, peer } => {
+                    self.store.complete(port, Completion::Connected { id, peer });
+                }
+                Event::ConnectionEnd { port, id } => self.ended(port, id, Ended::SentAll),
+                Event::ConnectionDeaf { port, id } => self.ended(port, id, Ended::Deaf),
+                Event::ConnectionOver { port, id, why } => self.ended(port, id, why.into()),
                 Event::SendFailed { port, buffer, why, .. } => {
                     self.store
                         .complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
@@ -311,6 +323,10 @@ impl Engine {
             }
         }
         count
+    }
+
+    fn ended(&mut self, port: PortId, id: ConnectionId, how: Ended) {
+        self.store.complete(port, Completion::Ended { id, how });
     }
 
     fn push_event(&mut self, event: NodeEvent) {

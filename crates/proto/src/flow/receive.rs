@@ -3,7 +3,7 @@
 use super::FlowKey;
 use super::send::expand;
 use crate::address::ServiceAddress;
-use crate::id::BufferId;
+use crate::id::{BufferId, PortId};
 use crate::limits;
 use crate::ranges::RangeSet;
 use std::collections::VecDeque;
@@ -68,6 +68,8 @@ pub enum Place {
 pub struct ReceiveFlow {
     /// Ports and class.
     pub key: FlowKey,
+    /// The port that its messages are for: `key.to`, or that of the connection's end.
+    pub owner: PortId,
     /// Index of its port's credit in the session.
     pub credit: u32,
     next: u64,
@@ -76,8 +78,8 @@ pub struct ReceiveFlow {
 
 impl ReceiveFlow {
     /// A flow of which nothing has arrived.
-    pub fn new(key: FlowKey, credit: u32) -> Self {
-        ReceiveFlow { key, credit, next: 0, slots: VecDeque::new() }
+    pub fn new(key: FlowKey, owner: PortId, credit: u32) -> Self {
+        ReceiveFlow { key, owner, credit, next: 0, slots: VecDeque::new() }
     }
 
     /// The number of the next message to deliver.
@@ -196,10 +198,9 @@ impl ReceiveFlow {
 mod tests {
     use super::*;
     use crate::flow::Class;
-    use crate::id::PortId;
 
     fn flow() -> ReceiveFlow {
-        ReceiveFlow::new(FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal }, 0)
+        ReceiveFlow::new(FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal }, PortId(2), 0)
     }
 
     fn arrived(n: u64) -> Arrived {

@@ -171,7 +171,7 @@ impl Node {
             attempt,
             echo: Incarnation(0),
             versions: (wire::VERSION, wire::VERSION),
-            features: 0,
+            features: wire::FEATURES,
             bearer,
             eager_bytes_max: limits::EAGER_BYTES_MAX as u32,
             initial_credit: limits::INITIAL_CREDIT,

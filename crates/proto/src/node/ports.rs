@@ -5,8 +5,9 @@ use crate::address::ServiceAddress;
 use crate::error::{PortError, SendError};
 use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
-use crate::id::{BufferId, NodeId, PortAddress, PortId};
+use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId};
 use crate::limits;
+use crate::port::Port;
 use crate::service::Pick;
 use crate::store::Store;
 use crate::time::Instant;
@@ -18,6 +19,8 @@ pub enum Destination {
     Port(PortAddress),
     /// Any port that has bound the service.
     Service(ServiceAddress),
+    /// The other end of a connection of the sending port.
+    Connection(ConnectionId),
 }
 
 /// Credit that every session has left as long as there is memory at all: bytes and messages.
@@ -31,13 +34,6 @@ pub(super) struct Sole {
     service: ServiceAddress,
     generation: u64,
     to: Option<PortAddress>,
-}
-
-/// A port of this node.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Port {
-    /// It takes nothing any more; what it sent is still being confirmed.
-    closing: bool,
 }
 
 impl Node {
@@ -69,6 +65,7 @@ impl Node {
                 session.close_receiver(store, port);
             }
         }
+        self.close_connections_of(now, port, store);
         self.finish_closing(now, port);
     }
 
@@ -100,7 +97,7 @@ impl Node {
         class: Class,
         tag: Option<u64>,
         body: (BufferId, u64),
-    ) -> Result<PortAddress, SendError> {
+    ) -> Result<(), SendError> {
         let (buffer, len) = body;
         if !self.has_port(port) {
             return Err(SendError::Closed(port));
@@ -111,17 +108,20 @@ impl Node {
         let (to, service) = match to {
             Destination::Port(to) => (to, None),
             Destination::Service(service) => (self.pick(port, class, service)?, Some(service)),
+            Destination::Connection(id) => {
+                return self.send_on(now, port, id, Outgoing { buffer, len, service: None, tag });
+            }
         };
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
         let key = FlowKey { from: port, to: to.port, class };
         if !session.send(now, key, Outgoing { buffer, len, service, tag }) {
             return Err(SendError::NoNode(to.node));
         }
-        Ok(to)
+        Ok(())
     }
 
     /// One of the ports that have bound `service`: those that can take a message now first, else any.
-    fn pick(
+    pub(super) fn pick(
         &mut self,
         port: PortId,
         class: Class,
@@ -219,6 +219,12 @@ impl Node {
 impl From<PortAddress> for Destination {
     fn from(to: PortAddress) -> Self {
         Destination::Port(to)
+    }
+}
+
+impl From<ConnectionId> for Destination {
+    fn from(to: ConnectionId) -> Self {
+        Destination::Connection(to)
     }
 }
 

@@ -23,6 +23,12 @@ pub enum Notice {
     PortClosed(PortId),
     /// News of a link.
     LinkSet(LinkId, LinkStatus, u32),
+    /// A connection is wanted.
+    Connect(wire::Connect),
+    /// The answer to that.
+    Accept(wire::Accept),
+    /// One end of a connection has had enough.
+    Shutdown(wire::Shutdown),
 }
 
 impl Notice {
@@ -31,6 +37,9 @@ impl Notice {
         match self {
             Notice::Bindings { records, .. } => wire::Bindings::emitted_bytes(records.len()),
             Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
+            Notice::Connect(_) => wire::Connect::BYTES,
+            Notice::Accept(_) => wire::Accept::BYTES,
+            Notice::Shutdown(_) => wire::Shutdown::BYTES,
         }
     }
 
@@ -44,6 +53,9 @@ impl Notice {
             Notice::LinkSet(link, status, next) => {
                 wire::LinkSet { control: number, link: *link, status: *status, number: *next }.emit(out);
             }
+            Notice::Connect(connect) => wire::Connect { control: number, ..*connect }.emit(out),
+            Notice::Accept(accept) => wire::Accept { control: number, ..*accept }.emit(out),
+            Notice::Shutdown(shutdown) => wire::Shutdown { control: number, ..*shutdown }.emit(out),
         }
     }
 }

@@ -66,6 +66,7 @@ impl Session {
         let proof = told.packets + told.spurious > 0;
         self.confirm(cx.store, &mut items, index, cx.now);
         self.scratch = items;
+        self.forget_idle_connections(cx);
         self.detect_losses(cx, index);
         if proof {
             self.link_event(cx, index, LinkEvent::ProofOfLife);
@@ -101,8 +102,8 @@ impl Session {
     ) {
         for item in items.drain(..) {
             match item {
-                Item::Messages { flow, first, count } => {
-                    let Some(flow) = self.sending.flows.get_mut(flow) else { continue };
+                Item::Messages { flow: key, first, count } => {
+                    let Some(flow) = self.sending.flows.get_mut(key) else { continue };
                     let (port, stats) = (flow.key.from, &mut self.stats);
                     flow.confirm_whole(first, count, |m| {
                         stats.messages_confirmed += 1;
@@ -112,9 +113,10 @@ impl Session {
                         }
                         store.release(port, m.buffer, true);
                     });
+                    self.note_if_idle(key);
                 }
-                Item::Fragment { flow, seq, offset, len } => {
-                    let Some(flow) = self.sending.flows.get_mut(flow) else { continue };
+                Item::Fragment { flow: key, seq, offset, len } => {
+                    let Some(flow) = self.sending.flows.get_mut(key) else { continue };
                     let (port, stats) = (flow.key.from, &mut self.stats);
                     flow.confirm_part(seq, offset, len, |m| {
                         stats.messages_confirmed += 1;
@@ -124,6 +126,7 @@ impl Session {
                         }
                         store.release(port, m.buffer, true);
                     });
+                    self.note_if_idle(key);
                 }
                 Item::Extent { token, offset, len } => self.confirm_extent(store, token, offset, len),
                 Item::Control { number } => self.control.confirm(number),
@@ -133,14 +136,25 @@ impl Session {
         }
     }
 
+    /// The end of a connection whose last message was confirmed may be over.
+    #[inline]
+    fn note_if_idle(&mut self, key: u32) {
+        if let Some(flow) = self.sending.flows.get(key)
+            && flow.key.to.is_connection()
+            && flow.is_idle()
+        {
+            self.connections.note_idle(flow.key.to);
+        }
+    }
+
     fn confirm_extent(&mut self, store: &mut dyn Store, token: u32, offset: u64, len: u32) {
         let Some(transfer) = self.sending.transfers.get_mut(token) else { return };
         if !transfer.confirm(offset, len) {
             return;
         }
-        let (flow, seq) = (transfer.flow, transfer.seq);
+        let (key, seq) = (transfer.flow, transfer.seq);
         self.sending.transfers.remove(token);
-        let Some(flow) = self.sending.flows.get_mut(flow) else { return };
+        let Some(flow) = self.sending.flows.get_mut(key) else { return };
         let (port, stats) = (flow.key.from, &mut self.stats);
         flow.confirm_message(seq, |m| {
             stats.messages_confirmed += 1;
@@ -150,6 +164,7 @@ impl Session {
             }
             store.release(port, m.buffer, true);
         });
+        self.note_if_idle(key);
     }
 
     /// Everything in `items` must go out again, by whichever link takes it.

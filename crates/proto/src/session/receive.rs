@@ -1,11 +1,12 @@
 //! Packets in: what each frame does. The `match` in `frame` is the table of contents.
 
+use super::connection::Admission;
 use super::{Cx, GivenCredit, Notice, Session, initial_given};
 use crate::error::{Failure, Violation};
 use crate::event::Event;
 use crate::flow::receive::{Arrived, Partial, Place, ReceiveFlow, Slot};
 use crate::flow::{Class, FlowKey};
-use crate::id::PortAddress;
+use crate::id::{ConnectionId, NodeId, PortAddress, PortId, SessionId};
 use crate::limits::{self, credit_cost};
 use crate::link::recv::Seen;
 use crate::link::state::LinkEvent;
@@ -148,6 +149,9 @@ impl Session {
             }),
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
+            Frame::Connect(c) => self.on_pressing_control(cx, c.control, || Notice::Connect(*c)),
+            Frame::Accept(a) => self.on_pressing_control(cx, a.control, || Notice::Accept(*a)),
+            Frame::Shutdown(s) => self.on_control(s.control, || Notice::Shutdown(*s)),
             Frame::Close(close) => {
                 self.closed_by_peer = Some(close.reason);
                 Taken::Yes
@@ -183,12 +187,13 @@ impl Session {
         cx.drops.duplicate_message += 1;
         #[cfg(feature = "planted")]
         if cx.config.planted(crate::planted::Planted::DuplicateDelivery)
-            && let Some(buffer) = cx.store.reserve(_m.to, _payload.len() as u64, true)
+            && let Some(owner) = self.receiving.flows.get(_flow).map(|flow| flow.owner)
+            && let Some(buffer) = cx.store.reserve(owner, _payload.len() as u64, true)
         {
             cx.store.place(buffer, 0, _payload);
             let arrived = Arrived { buffer, len: _payload.len() as u64, service: _m.service, tag: _m.tag };
             if let Some(flow) = self.receiving.flows.get(_flow) {
-                deliver(cx.events, self.peer.node, flow.key, arrived);
+                deliver(cx.events, (self.peer.node, self.index), flow, arrived);
             }
         }
         Taken::Yes
@@ -199,7 +204,8 @@ impl Session {
         let Some(gaps) = self.admit(key, at, credit_cost(len)) else {
             return breach(Violation::BeyondCredit);
         };
-        let Some(buffer) = cx.store.reserve(m.to, len, at == 0) else {
+        let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
+        let Some(buffer) = cx.store.reserve(owner, len, at == 0) else {
             return self.refuse(m, RefuseReason::NoRoom);
         };
         cx.store.place(buffer, 0, payload);
@@ -209,11 +215,13 @@ impl Session {
         if at == 0 {
             flow.pass();
             self.stats.messages_received += 1;
-            deliver(cx.events, self.peer.node, flow.key, arrived);
+            deliver(cx.events, (self.peer.node, self.index), flow, arrived);
             let more = !flow.is_empty();
             self.charge(cx, credit, credit_cost(len), gaps);
             if more {
                 self.drain(cx, key);
+            } else if m.to.is_connection() {
+                self.note_end(cx, m.to);
             }
         } else {
             *flow.slot(at) = Slot::Arrived(arrived);
@@ -243,7 +251,8 @@ impl Session {
             let Some(gaps) = self.admit(key, at, credit_cost(total)) else {
                 return breach(Violation::BeyondCredit);
             };
-            let Some(buffer) = cx.store.reserve(m.to, total, at == 0) else {
+            let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
+            let Some(buffer) = cx.store.reserve(owner, total, at == 0) else {
                 return self.refuse(m, RefuseReason::NoRoom);
             };
             let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
@@ -314,10 +323,11 @@ impl Session {
         let Some(gaps) = self.admit(key, at, 0) else {
             return breach(Violation::BeyondCredit);
         };
-        let mut transfer = ReceiveTransfer::new(key, seq, rts);
+        let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
+        let mut transfer = ReceiveTransfer::new(key, owner, seq, rts);
         let memory = if rts.total <= cx.config.auto_accept_bytes_max {
             // If it is next and there is no room, its receiver is asked for memory (see `offer_head`).
-            cx.store.reserve(rts.message.to, rts.total, false)
+            cx.store.reserve(owner, rts.total, false)
         } else {
             None
         };
@@ -376,15 +386,19 @@ impl Session {
         let Some(flow) = self.receiving.flows.get_mut(key) else { return };
         while let Some(arrived) = flow.pop() {
             self.stats.messages_received += 1;
-            deliver(cx.events, self.peer.node, flow.key, arrived);
+            deliver(cx.events, (self.peer.node, self.index), flow, arrived);
         }
+        let to = flow.key.to;
         #[cfg(feature = "planted")]
         if cx.config.planted(crate::planted::Planted::ReorderedDelivery) {
             while let Some(arrived) = flow.pop_any() {
-                deliver(cx.events, self.peer.node, flow.key, arrived);
+                deliver(cx.events, (self.peer.node, self.index), flow, arrived);
             }
         }
         self.offer_head(cx, key);
+        if to.is_connection() {
+            self.note_end(cx, to);
+        }
     }
 
     fn offer_head(&mut self, cx: &mut Cx<'_>, key: u32) {
@@ -394,8 +408,10 @@ impl Session {
         if transfer.buffer().is_none() && !transfer.offered {
             transfer.offered = true;
             let from = PortAddress { node: self.peer.node, port: flow.key.from };
-            let (port, len) = (flow.key.to, transfer.total);
-            cx.events.push_back(Event::Offer { port, from, len, session: self.index, transfer: number });
+            let (port, len) = (flow.owner, transfer.total);
+            let (session, to) = (self.index, flow.key.to);
+            let connection = to.is_connection().then_some(ConnectionId { session, end: to });
+            cx.events.push_back(Event::Offer { port, from, len, session, transfer: number, connection });
         }
     }
 
@@ -416,9 +432,7 @@ impl Session {
             cx.drops.duplicate_message += 1;
             return Err(Taken::Yes);
         }
-        if !cx.store.has_port(m.to) {
-            return Err(self.refuse(m, RefuseReason::NoPort));
-        }
+        let owner = self.owner_of(cx, m)?;
         let full = || breach(Violation::TooMany);
         let credit = match self.receiving.credit_of.get(&m.to) {
             Some(&c) => c,
@@ -428,10 +442,31 @@ impl Session {
                 c
             }
         };
-        let k = self.receiving.flows.insert(ReceiveFlow::new(key, credit)).ok_or_else(full)?;
+        let k = self.receiving.flows.insert(ReceiveFlow::new(key, owner, credit)).ok_or_else(full)?;
         self.receiving.by_key.insert(key, k);
         self.receiving.last = Some((key, k));
         Ok(k)
+    }
+
+    /// The port that a message is for, which is that of an end if it comes by a connection.
+    fn owner_of(&mut self, cx: &mut Cx<'_>, m: &Message) -> Result<PortId, Taken> {
+        if !m.to.is_connection() {
+            return if cx.store.has_port(m.to) {
+                Ok(m.to)
+            } else {
+                Err(self.refuse(m, RefuseReason::NoPort))
+            };
+        }
+        match self.connections.admit(m.from, m.to, Class::from_bits(m.class)) {
+            Admission::For(owner) => Ok(owner),
+            // What is said of the connection is on its way by another link.
+            Admission::Early => Err(self.refuse(m, RefuseReason::NoRoom)),
+            Admission::Late => {
+                cx.drops.late_message += 1;
+                Err(Taken::Yes)
+            }
+            Admission::Breach => Err(breach(Violation::Inconsistent)),
+        }
     }
 
     /// Whether credit covers a new message at distance `at` of its flow that costs `cost`, and those before it that
@@ -452,7 +487,8 @@ impl Session {
         given.received_bytes += cost;
         given.received_messages += 1;
         given.gaps = given.gaps.saturating_add_signed(gaps);
-        if !given.wanted && runs_low(given) {
+        // What a connection may send depends on what its application has read, not on what is free.
+        if !given.wanted && !given.port.is_connection() && runs_low(given) {
             given.wanted = true;
             self.credit_wanted.push(given.port);
         }
@@ -575,6 +611,18 @@ impl Session {
         }
     }
 
+    /// A control frame that what follows it in its packet may depend on.
+    fn on_pressing_control(
+        &mut self,
+        cx: &mut Cx<'_>,
+        number: u32,
+        notice: impl FnOnce() -> Notice,
+    ) -> Taken {
+        let taken = self.on_control(number, notice);
+        self.take_notices(cx);
+        taken
+    }
+
     /// The news travels by other links and may be late: what the peer has sent on this link since speaks against it.
     fn peer_says_down(&mut self, cx: &mut Cx<'_>, id: crate::id::LinkId, next: u32) {
         let Some(index) = self.link_index(id) else { return };
@@ -599,6 +647,9 @@ impl Session {
                 Notice::PortClosed(port) => self.peer_port_closed(cx, port),
                 Notice::LinkSet(id, wire::LinkStatus::Down, next) => self.peer_says_down(cx, id, next),
                 Notice::LinkSet(..) => {}
+                Notice::Connect(connect) => self.on_connect(cx, &connect),
+                Notice::Accept(accept) => self.on_accept(cx, &accept),
+                Notice::Shutdown(shutdown) => self.on_shutdown(cx, &shutdown),
                 bindings @ Notice::Bindings { .. } => self.notices.push_back(bindings),
             }
         }
@@ -616,8 +667,15 @@ fn runs_low(given: &GivenCredit) -> bool {
     window < 1 << 20 || messages < 8_192
 }
 
-fn deliver(events: &mut VecDeque<Event>, node: crate::id::NodeId, key: FlowKey, arrived: Arrived) {
+fn deliver(
+    events: &mut VecDeque<Event>,
+    (node, session): (NodeId, SessionId),
+    flow: &ReceiveFlow,
+    arrived: Arrived,
+) {
     let Arrived { buffer, len, service, tag } = arrived;
-    let from = PortAddress { node, port: key.from };
-    events.push_back(Event::Message { port: key.to, from, service, tag, class: key.class, buffer, len });
+    let (port, class) = (flow.owner, flow.key.class);
+    let from = PortAddress { node, port: flow.key.from };
+    let connection = flow.key.to.is_connection().then_some(ConnectionId { session, end: flow.key.to });
+    events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len });
 }

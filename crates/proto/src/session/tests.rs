@@ -84,6 +84,7 @@ fn with_cx<R>(config: &Config, call: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         events: &mut events,
         drops: &mut drops,
         faults: &mut faults,
+        ports: &mut BTreeMap::new(),
     })
 }
 

@@ -20,6 +20,9 @@ pub(crate) mod kind {
     pub const PROBE: u8 = 0x18;
     pub const PROBE_REPLY: u8 = 0x19;
     pub const LINK_SET: u8 = 0x1C;
+    pub const CONNECT: u8 = 0x20;
+    pub const ACCEPT: u8 = 0x21;
+    pub const SHUTDOWN: u8 = 0x22;
     /// Reserved, but known to the checksum: its payload is left out as that of a message.
     pub const MULTICAST: u8 = 0x23;
     pub const CLOSE: u8 = 0x80;
@@ -317,6 +320,69 @@ pub struct LinkSet {
     pub number: u32,
 }
 
+/// "A connection, please" (protocol.md §4.15). Reliable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connect {
+    /// Control number.
+    pub control: u32,
+    /// The connection's end at the receiver: `to` of what goes there.
+    pub end: PortId,
+    /// The port that connects.
+    pub from: PortId,
+    /// The port that is to accept.
+    pub to: PortId,
+    /// Class of all its messages.
+    pub class: u8,
+    /// It carries a stream of bytes, and the ends of messages mean nothing.
+    pub stream: bool,
+    /// What may be sent on the way back in all: bytes and messages.
+    pub credit: (u64, u32),
+    /// The service that the application addressed, if it did not address the port.
+    pub service: Option<ServiceAddress>,
+}
+
+/// Why a connection was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum RefusedConnect {
+    /// Too many wait to be accepted.
+    Backlog = 1,
+    /// The port does not exist, or does not listen.
+    NobodyListens = 2,
+    /// The port does not want it.
+    NotAllowed = 3,
+}
+
+/// The answer to [`Connect`] (protocol.md §4.16). Reliable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accept {
+    /// Control number.
+    pub control: u32,
+    /// The connection's end at the receiver.
+    pub end: PortId,
+    /// The port that accepted, or why none did.
+    pub answer: Result<PortId, RefusedConnect>,
+    /// What may be sent to the accepting end in all: bytes and messages.
+    pub credit: (u64, u32),
+}
+
+/// One end of a connection says that something is over (protocol.md §4.17). Reliable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shutdown {
+    /// Control number.
+    pub control: u32,
+    /// The connection's end at the receiver.
+    pub end: PortId,
+    /// Messages that the sender has sent in all (low 32 bits): the end comes after the last of them.
+    pub messages: u32,
+    /// It sends no more.
+    pub sent_all: bool,
+    /// It receives no more.
+    pub deaf: bool,
+    /// It is gone: what is under way is to be forgotten.
+    pub abort: bool,
+}
+
 /// The session ends (protocol.md §4.14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Close {
@@ -358,6 +424,12 @@ pub enum Frame<'a> {
     ProbeReply(ProbeReply),
     /// 0x1C
     LinkSet(LinkSet),
+    /// 0x20
+    Connect(Connect),
+    /// 0x21
+    Accept(Accept),
+    /// 0x22
+    Shutdown(Shutdown),
     /// 0x80
     Close(Close),
     /// A frame with a reserved layout that this build does not speak yet, or an unknown one of the skippable half.

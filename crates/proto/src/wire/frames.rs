@@ -2,8 +2,8 @@
 
 use super::field::{Draft, fault, pad, padded};
 use super::frame::{
-    Ack, BearerState, Bindings, Close, Credit, Cts, Fragment, Frame, Frames, LinkSet, Message, Probe,
-    ProbeReply, Refuse, Rts, TransferFragment, kind,
+    Accept, Ack, BearerState, Bindings, Close, Connect, Credit, Cts, Fragment, Frame, Frames, LinkSet,
+    Message, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
 };
 use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
 use super::{Fault, Malformed};
@@ -96,6 +96,9 @@ fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         kind::PROBE => Frame::Probe(Probe::parse(frame)?),
         kind::PROBE_REPLY => Frame::ProbeReply(ProbeReply::parse(frame)?),
         kind::LINK_SET => Frame::LinkSet(LinkSet::parse(frame)?),
+        kind::CONNECT => Frame::Connect(Connect::parse(frame)?),
+        kind::ACCEPT => Frame::Accept(Accept::parse(frame)?),
+        kind::SHUTDOWN => Frame::Shutdown(Shutdown::parse(frame)?),
         kind::CLOSE => Frame::Close(Close::parse(frame)?),
         _ if kind >= CRITICAL => return Err(fault(Fault::CriticalFrame(kind), 0)),
         _ => Frame::Skipped(kind),
@@ -137,6 +140,9 @@ impl Frame<'_> {
             Frame::Probe(probe) => probe.emit(out),
             Frame::ProbeReply(reply) => reply.emit(out),
             Frame::LinkSet(set) => set.emit(out),
+            Frame::Connect(connect) => connect.emit(out),
+            Frame::Accept(accept) => accept.emit(out),
+            Frame::Shutdown(shutdown) => shutdown.emit(out),
             Frame::Close(close) => close.emit(out),
             Frame::Skipped(kind) => {
                 Draft::<8>::frame(*kind, 0, FRAME_HEADER_BYTES).zero(4).end(out);
@@ -161,6 +167,9 @@ impl Frame<'_> {
             Frame::Probe(_) => Probe::BYTES,
             Frame::ProbeReply(_) => ProbeReply::BYTES,
             Frame::LinkSet(_) => LinkSet::BYTES,
+            Frame::Connect(_) => Connect::BYTES,
+            Frame::Accept(_) => Accept::BYTES,
+            Frame::Shutdown(_) => Shutdown::BYTES,
             Frame::Close(_) => Close::BYTES,
             Frame::Skipped(_) => padded(FRAME_HEADER_BYTES),
         }

@@ -9,6 +9,11 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// Most bearers that a node announces.
 pub const BEARERS_MAX: usize = 16;
 
+/// Feature bit: connections (protocol.md §5.8).
+pub const FEATURE_CONNECTIONS: u64 = 1 << 0;
+/// What this build knows beside wire version 1.
+pub const FEATURES: u64 = FEATURE_CONNECTIONS;
+
 /// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beacon {

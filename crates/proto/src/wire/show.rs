@@ -1,8 +1,8 @@
 //! Packets as text, one line each, for traces and captures.
 
 use super::{
-    Ack, BearerState, BindingOp, Bindings, Fault, Fragment, Frame, Frames, HEADER_BYTES, Header, Malformed,
-    Message, PacketType, Probe, ProbeKind, ProbeReply, RefuseReason,
+    Ack, BearerState, BindingOp, Bindings, Connect, Fault, Fragment, Frame, Frames, HEADER_BYTES, Header,
+    Malformed, Message, PacketType, Probe, ProbeKind, ProbeReply, RefuseReason,
 };
 use super::{Beacon, Hello, LinkStatus, Reset, Versions};
 use super::{
@@ -136,6 +136,23 @@ impl Display for Frame<'_> {
                 };
                 write!(f, "link-set #{} link {} {status}", set.control, set.link)
             }
+            Frame::Connect(connect) => show_connect(connect, f),
+            Frame::Accept(accept) => {
+                write!(f, "accept #{} end {:x} ", accept.control, accept.end.0)?;
+                match accept.answer {
+                    Ok(port) => write!(f, "by {port} credit {} in {}", accept.credit.0, accept.credit.1),
+                    Err(reason) => write!(f, "refused: {reason:?}"),
+                }
+            }
+            Frame::Shutdown(shutdown) => {
+                write!(f, "shutdown #{} end {:x}", shutdown.control, shutdown.end.0)?;
+                let said =
+                    [(shutdown.sent_all, "sent-all"), (shutdown.deaf, "deaf"), (shutdown.abort, "abort")];
+                for (_, word) in said.into_iter().filter(|(said, _)| *said) {
+                    write!(f, " {word}")?;
+                }
+                write!(f, " after {}", shutdown.messages)
+            }
             Frame::Close(close) => write!(f, "close reason {}", close.reason),
             Frame::Skipped(kind) => write!(f, "skipped {kind:#04x}"),
         }
@@ -178,6 +195,14 @@ fn show_bindings(bindings: &Bindings<'_>, f: &mut Formatter<'_>) -> fmt::Result 
         write!(f, " {sign}{}@{}", binding.range, binding.port)?;
     }
     Ok(())
+}
+
+fn show_connect(connect: &Connect, f: &mut Formatter<'_>) -> fmt::Result {
+    let (class, kind) =
+        (CLASSES[usize::from(connect.class & 3)], if connect.stream { "stream" } else { "messages" });
+    write!(f, "connect #{} end {:x} {}>{}", connect.control, connect.end.0, connect.from, connect.to)?;
+    write!(f, " {class} {kind} credit {} in {}", connect.credit.0, connect.credit.1)?;
+    connect.service.map_or(Ok(()), |service| write!(f, " service {service}"))
 }
 
 fn probe_kind(kind: ProbeKind) -> &'static str {

@@ -61,7 +61,10 @@ impl Receiver {
     pub fn call<R>(&mut self, call: impl FnOnce(&mut Session, &mut Cx<'_>) -> R) -> R {
         let (config, store) = (&config(), &mut self.store);
         let (events, drops, faults) = (&mut self.events, &mut self.drops, &mut self.faults);
-        call(&mut self.session, &mut Cx { now: NOW, config, store, events, drops, faults })
+        call(
+            &mut self.session,
+            &mut Cx { now: NOW, config, store, events, drops, faults, ports: &mut BTreeMap::new() },
+        )
     }
 
     /// A packet with that number and body.

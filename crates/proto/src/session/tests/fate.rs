@@ -9,8 +9,15 @@ fn told(session: &mut Session, train: &Train, outcome: Outcome) -> Vec<Event> {
     let config = config();
     let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
     let (events_of, drops_of, faults_of, store) = (&mut events, &mut drops, &mut faults, &mut Memory(None));
-    let mut cx =
-        Cx { now: NOW, config: &config, store, events: events_of, drops: drops_of, faults: faults_of };
+    let mut cx = Cx {
+        now: NOW,
+        config: &config,
+        store,
+        events: events_of,
+        drops: drops_of,
+        faults: faults_of,
+        ports: &mut BTreeMap::new(),
+    };
     session.handle_sent(&mut cx, train, outcome);
     events.into()
 }

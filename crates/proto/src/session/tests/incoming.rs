@@ -161,7 +161,18 @@ fn receive<R>(
     let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
     let store = &mut Memory(Some(BufferId(7)));
     let (events_of, drops_of, faults) = (&mut events, &mut drops, &mut faults);
-    let told = call(session, &mut Cx { now: NOW, config, store, events: events_of, drops: drops_of, faults });
+    let told = call(
+        session,
+        &mut Cx {
+            now: NOW,
+            config,
+            store,
+            events: events_of,
+            drops: drops_of,
+            faults,
+            ports: &mut BTreeMap::new(),
+        },
+    );
     (told, events.into(), drops)
 }
 
@@ -399,7 +410,15 @@ fn a_link_that_confirms_nothing_is_in_doubt_then_suspect_then_dead() {
         let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
         let (config, store) = (&config, &mut Memory(Some(BufferId(7))));
         let (events_of, drops_of, faults_of) = (&mut events, &mut drops, &mut faults);
-        let mut cx = Cx { now, config, store, events: events_of, drops: drops_of, faults: faults_of };
+        let mut cx = Cx {
+            now,
+            config,
+            store,
+            events: events_of,
+            drops: drops_of,
+            faults: faults_of,
+            ports: &mut BTreeMap::new(),
+        };
         session.handle_timeout(&mut cx);
         let link = &mut session.links[0];
         let asked = link.probe.take();

@@ -242,7 +242,15 @@ fn a_carrier_concerns_the_links_over_its_bearer() {
         let (mut events, mut drops, mut faults) = (VecDeque::new(), Drops::default(), BTreeMap::new());
         let (events_of, drops_of, faults_of) = (&mut events, &mut drops, &mut faults);
         let (config, store) = (&config, &mut Memory(None));
-        let mut cx = Cx { now: NOW, config, store, events: events_of, drops: drops_of, faults: faults_of };
+        let mut cx = Cx {
+            now: NOW,
+            config,
+            store,
+            events: events_of,
+            drops: drops_of,
+            faults: faults_of,
+            ports: &mut BTreeMap::new(),
+        };
         session.handle_carrier(&mut cx, BearerId(bearer), carrier);
         (events.len(), [0, 1].map(|link: usize| session.links[link].usable()))
     };

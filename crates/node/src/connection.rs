@@ -1,0 +1,464 @@
+//! Connections: two ports that send to each other, in order, until they have had enough.
+
+use crate::clock::now_ns;
+use crate::engine::client::Arrival;
+use crate::engine::client::connections::{Known, Request, Wish};
+use crate::engine::command::NotConnecting;
+use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
+use crate::message::Message;
+use crate::port::{Port, deadline};
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{ConnectionId, PortAddress};
+use polyrail_proto::limits::EAGER_BYTES_MAX;
+use polyrail_proto::node::Destination;
+use std::io;
+use std::time::Duration;
+
+/// How long [`Port::connect`] waits for the other side to accept.
+const ACCEPTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How to connect: see [`Port::connect_with`].
+#[derive(Clone, Copy, Debug)]
+pub struct Connect<'a> {
+    /// Class of all messages; normal if not set.
+    pub class: Class,
+    /// The connection carries a stream of bytes: what is written in pieces may be read in others.
+    pub stream: bool,
+    /// A message that leaves with the question, so that the answer may be here after one round trip.
+    pub first: Option<&'a [u8]>,
+    /// Nothing follows the first message: the other side sees the end after it.
+    pub last: bool,
+    /// How long to wait for the other side to accept; `None`: not at all, for a refusal is told by the first `recv`.
+    pub accepted_within: Option<Duration>,
+}
+
+impl Default for Connect<'_> {
+    fn default() -> Self {
+        Connect {
+            class: Class::Normal,
+            stream: false,
+            first: None,
+            last: false,
+            accepted_within: Some(ACCEPTED_WITHIN),
+        }
+    }
+}
+
+impl Port {
+    /// From now on this port takes connections, at its address and at the services that it has bound; `backlog` of them
+    /// may wait to be accepted, further ones are refused. 0: it takes none any more.
+    pub fn listen(&self, backlog: u32) -> Result<(), ConnectionError> {
+        self.check_fork()?;
+        self.submit(|port| port.client.borrow_mut().listen(backlog).is_ok());
+        self.drive();
+        Ok(())
+    }
+
+    /// Accepts the next connection; waits for one.
+    pub fn accept(&self) -> Result<Connection<'_>, ConnectionError> {
+        self.accept_until(None)
+    }
+
+    /// Accepts the next connection, or gives up with [`ConnectionError::TimedOut`].
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Connection<'_>, ConnectionError> {
+        self.accept_until(Some(timeout))
+    }
+
+    fn accept_until(&self, timeout: Option<Duration>) -> Result<Connection<'_>, ConnectionError> {
+        self.check_fork()?;
+        let mut request = None;
+        self.wait_until(deadline(timeout), |port| {
+            let mut client = port.client.borrow_mut();
+            client.sort_fresh();
+            request = client.take_request();
+            request.is_some()
+        });
+        let Request { id, from, service, stream, class } = request.ok_or(ConnectionError::TimedOut)?;
+        // The answer leaves with what is sent first, or when somebody waits.
+        self.submit(|port| port.client.borrow_mut().accept_connection(id).is_ok());
+        Ok(Connection { port: self, id, peer: from, service, stream, class })
+    }
+
+    /// Connects to a port or a service; waits until the other side has accepted.
+    pub fn connect(&self, to: impl Into<Destination>) -> Result<Connection<'_>, ConnectionError> {
+        self.connect_with(to, &Connect::default())
+    }
+
+    /// Connects for a stream of bytes; waits until the other side has accepted.
+    pub fn connect_stream(&self, to: impl Into<Destination>) -> Result<Connection<'_>, ConnectionError> {
+        self.connect_with(to, &Connect { stream: true, ..Connect::default() })
+    }
+
+    /// Asks a question and nothing more: the connection, the message and its end leave together, and the answer may be here
+    /// after one round trip. Does not wait: a refusal is told by the first `recv`.
+    pub fn ask(
+        &self,
+        to: impl Into<Destination>,
+        question: &[u8],
+    ) -> Result<Connection<'_>, ConnectionError> {
+        let how = Connect { first: Some(question), last: true, accepted_within: None, ..Connect::default() };
+        self.connect_with(to, &how)
+    }
+
+    /// Connects in any way.
+    pub fn connect_with(
+        &self,
+        to: impl Into<Destination>,
+        how: &Connect<'_>,
+    ) -> Result<Connection<'_>, ConnectionError> {
+        self.check_fork()?;
+        let to = to.into();
+        let until = deadline(how.accepted_within);
+        let (id, peer) = self.ask_for(to, how, until)?;
+        let service = match to {
+            Destination::Service(service) => Some(service),
+            _ => None,
+        };
+        let connection = Connection { port: self, id, peer, service, stream: how.stream, class: how.class };
+        if how.accepted_within.is_some() {
+            let accepted = self.wait_until(until, |port| {
+                connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
+            });
+            if !accepted {
+                return Err(ConnectionError::TimedOut);
+            }
+            connection.check_over()?;
+        }
+        Ok(connection)
+    }
+
+    /// Has the engine ask for a connection, again while too much is under way to that node.
+    fn ask_for(
+        &self,
+        to: Destination,
+        how: &Connect<'_>,
+        until: Option<u64>,
+    ) -> Result<(ConnectionId, PortAddress), ConnectionError> {
+        let first = how.first.filter(|first| first.len() as u64 <= EAGER_BYTES_MAX);
+        if how.first.is_some() && first.is_none() {
+            return Err(ConnectionError::FirstTooLarge { max: EAGER_BYTES_MAX });
+        }
+        let wish = Wish { class: how.class, stream: how.stream, last: how.last };
+        loop {
+            let mut cookie = None;
+            self.submit(|port| {
+                cookie = port.client.borrow_mut().connect(to, wish, first).ok();
+                cookie.is_some()
+            });
+            let Some(cookie) = cookie else { return Err(ConnectionError::Closed) };
+            let mut answer = None;
+            self.wait_until(None, |port| {
+                let mut client = port.client.borrow_mut();
+                client.sort_fresh();
+                answer = client.take_answer(cookie);
+                answer.is_some()
+            });
+            match (answer, to) {
+                (Some(Ok(connection)), _) => return Ok(connection),
+                (Some(Err(NotConnecting::Blocked)), _) if until.is_none_or(|until| now_ns() < until) => {
+                    // Confirmations make room; whoever waits for them drives the engine.
+                    let tick = now_ns() + 50_000;
+                    self.wait_until(Some(tick), |_| false);
+                }
+                (Some(Err(NotConnecting::NoService)), Destination::Service(service)) => {
+                    let bound = self.shared.bound();
+                    return Err(ConnectionError::NoService { service, bound });
+                }
+                (Some(Err(NotConnecting::Blocked)), _) => return Err(ConnectionError::TimedOut),
+                (Some(Err(NotConnecting::Unsupported)), _) => return Err(ConnectionError::Unsupported),
+                (Some(Err(NotConnecting::TooMany)), _) => return Err(ConnectionError::TooMany),
+                (Some(Err(NotConnecting::NoNode)), to) => return Err(ConnectionError::NoNode(to)),
+                _ => return Err(ConnectionError::Closed),
+            }
+        }
+    }
+
+    /// The next connection of this port of which something may be read, its end among that; `None` after `timeout`. Each is
+    /// named once until it was asked: read it until there is nothing more.
+    pub fn next_readable(&self, timeout: Option<Duration>) -> Option<ConnectionId> {
+        let mut next = None;
+        self.wait_until(deadline(timeout), |port| {
+            let mut client = port.client.borrow_mut();
+            client.sort_fresh();
+            next = client.next_readable();
+            next.is_some()
+        });
+        next
+    }
+
+    /// Hands something to the engine, waiting for room.
+    fn submit(&self, mut attempt: impl FnMut(&Port) -> bool) {
+        if !attempt(self) {
+            self.wait_until(None, attempt);
+        }
+    }
+
+    fn check_fork(&self) -> Result<(), ConnectionError> {
+        if self.shared.drive.is_forked() { Err(ConnectionError::Forked) } else { Ok(()) }
+    }
+}
+
+/// A connection of a port. Dropping it ends it: what was sent is still delivered, what was not read is not.
+pub struct Connection<'p> {
+    port: &'p Port,
+    id: ConnectionId,
+    peer: PortAddress,
+    service: Option<ServiceAddress>,
+    stream: bool,
+    class: Class,
+}
+
+impl<'p> Connection<'p> {
+    /// Names it among the connections of its port.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// The port at the other end.
+    pub fn peer(&self) -> PortAddress {
+        self.peer
+    }
+
+    /// The service that was addressed when it began, if any.
+    pub fn service(&self) -> Option<ServiceAddress> {
+        self.service
+    }
+
+    /// Whether it carries a stream of bytes, in which the ends of messages mean nothing.
+    pub fn is_stream(&self) -> bool {
+        self.stream
+    }
+
+    /// Class of its messages.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    // ----- sending -------------------------------------------------------------------------------------------
+
+    /// Sends a copy of `bytes`, waiting for memory if need be.
+    pub fn send(&self, bytes: &[u8]) -> Result<(), SendError> {
+        self.send_timeout(bytes, None)
+    }
+
+    /// Sends a copy of `bytes`, or gives up with [`SendError::Blocked`].
+    pub fn send_timeout(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<(), SendError> {
+        self.check_sending()?;
+        self.port.send_with(Destination::Connection(self.id), self.class, None, bytes, timeout)
+    }
+
+    /// Sends a copy of `bytes` and nothing after it: message and end leave together.
+    pub fn send_last(&self, bytes: &[u8]) -> Result<(), SendError> {
+        self.check_sending()?;
+        self.port
+            .hold(|| self.port.send_with(Destination::Connection(self.id), self.class, None, bytes, None))?;
+        self.finish();
+        Ok(())
+    }
+
+    /// Sends no more. The other side sees the end after what was sent; it may still answer.
+    pub fn finish(&self) {
+        self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, false).is_ok());
+        self.port.drive();
+    }
+
+    fn check_sending(&self) -> Result<(), SendError> {
+        let state = self.look(self.port, |known| (known.over, known.deaf));
+        match state {
+            Some((None, false)) => Ok(()),
+            Some((Some(over), _)) => Err(SendError::Disconnected(over.into())),
+            Some((None, true)) => Err(SendError::Disconnected(Disconnect::Deaf)),
+            None => Err(SendError::Closed),
+        }
+    }
+
+    // ----- receiving -----------------------------------------------------------------------------------------
+
+    /// The next message; waits for it. `None`: the other side has sent all.
+    pub fn recv(&self) -> Result<Option<Message<'p>>, ConnectionError> {
+        self.recv_until(None)
+    }
+
+    /// The next message, or [`ConnectionError::TimedOut`]. `None`: the other side has sent all.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'p>>, ConnectionError> {
+        self.recv_until(Some(timeout))
+    }
+
+    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'p>>, ConnectionError> {
+        let until = deadline(timeout);
+        loop {
+            match self.await_arrival(until)? {
+                false => return Ok(None),
+                true => {
+                    if let Some((message, _)) = self.take_next()? {
+                        return Ok(Some(message));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what has come, up to the length of `into`, at least one byte; waits for it. 0: the other side has sent all.
+    pub fn read(&self, into: &mut [u8]) -> Result<usize, ConnectionError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            if filled == 0 && !self.await_arrival(None)? {
+                return Ok(0);
+            }
+            if filled > 0 && self.look(self.port, |known| known.arrivals.is_empty()).unwrap_or(true) {
+                break;
+            }
+            let Some((message, skip)) = self.take_next()? else { continue };
+            let rest = &message.bytes()[skip..];
+            let take = rest.len().min(into.len() - filled);
+            into[filled..filled + take].copy_from_slice(&rest[..take]);
+            filled += take;
+            if take < rest.len() {
+                self.put_back(message, skip + take);
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Reads exactly as many bytes as `into` has.
+    ///
+    /// # Errors
+    /// Beside those of `read`: the other side has sent all, and that was less ([`ConnectionError::Ended`]).
+    pub fn read_exact(&self, into: &mut [u8]) -> Result<(), ConnectionError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.read(&mut into[filled..])? {
+                0 => return Err(ConnectionError::Ended),
+                bytes => filled += bytes,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something is here; false: the other side has sent all, and it was read.
+    fn await_arrival(&self, until: Option<u64>) -> Result<bool, ConnectionError> {
+        self.port.check_fork()?;
+        self.port.take_returns();
+        let mut state = None;
+        self.port.wait_until(until, |port| {
+            state = self.look(port, |known| (!known.arrivals.is_empty(), known.ended, known.over.is_some()));
+            state.is_none_or(|(here, ended, over)| here || ended || over)
+        });
+        match state {
+            Some((true, ..)) => Ok(true),
+            Some((_, true, _)) => Ok(false),
+            Some((.., true)) => self.check_over().map(|()| false),
+            Some(_) => Err(ConnectionError::TimedOut),
+            None => Err(ConnectionError::Closed),
+        }
+    }
+
+    /// Takes the first of what has come, and how much of it was read before. `None`: it wants memory first, which it has
+    /// now been given.
+    fn take_next(&self) -> Result<Option<(Message<'p>, usize)>, ConnectionError> {
+        let next = {
+            let mut client = self.port.client.borrow_mut();
+            client.connection(self.id).and_then(|known| {
+                let skip = std::mem::take(&mut known.taken);
+                known.arrivals.pop_front().map(|arrival| (arrival, skip))
+            })
+        };
+        Ok(match next {
+            Some((Arrival::Message(envelope, offset), skip)) => {
+                let bytes = self.port.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
+                Some((Message::in_arena(self.port, envelope, bytes, offset), skip))
+            }
+            Some((Arrival::Owned(envelope, buffer), skip)) => {
+                Some((Message::owned(self.port, envelope, buffer), skip))
+            }
+            Some((Arrival::Offer { len, offer, from }, _)) => {
+                if let Err(error) = self.port.accept_offer(len, offer) {
+                    let mut client = self.port.client.borrow_mut();
+                    if let Some(known) = client.connection(self.id) {
+                        known.arrivals.push_front(Arrival::Offer { from, len, offer });
+                    }
+                    return Err(error.into());
+                }
+                None
+            }
+            Some(_) | None => None,
+        })
+    }
+
+    /// The rest of a message is read later.
+    fn put_back(&self, message: Message<'p>, taken: usize) {
+        let arrival = message.into_arrival();
+        if let Some(known) = self.port.client.borrow_mut().connection(self.id) {
+            known.taken = taken;
+            known.arrivals.push_front(arrival);
+        }
+    }
+
+    /// Sorts what has arrived and looks at the connection; `None`: its port has forgotten it.
+    fn look<R>(&self, port: &Port, look: impl FnOnce(&Known) -> R) -> Option<R> {
+        let mut client = port.client.borrow_mut();
+        client.sort_fresh();
+        client.connection(self.id).map(|known| look(known))
+    }
+
+    fn check_over(&self) -> Result<(), ConnectionError> {
+        match self.look(self.port, |known| known.over) {
+            Some(Some(over)) => Err(ConnectionError::Disconnected(over.into())),
+            Some(None) => Ok(()),
+            None => Err(ConnectionError::Closed),
+        }
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        if self.port.check_fork().is_err() {
+            return;
+        }
+        let over = self.look(self.port, |known| known.over.is_some()).unwrap_or(true);
+        if !over {
+            self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, true).is_ok());
+        }
+        self.port.client.borrow_mut().forget(self.id);
+        self.port.drive();
+    }
+}
+
+impl io::Read for Connection<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(Connection::read(self, into)?)
+    }
+}
+
+impl io::Write for Connection<'_> {
+    /// Takes all of `bytes`, in messages of 64 KiB.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for piece in bytes.chunks(EAGER_BYTES_MAX as usize) {
+            self.send(piece).map_err(io::Error::other)?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Nothing is held back.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl From<RecvError> for ConnectionError {
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::TooLarge { len, max } => ConnectionError::TooLarge { len, max },
+            RecvError::Memory(len) => ConnectionError::Memory(len),
+            RecvError::Forked => ConnectionError::Forked,
+            RecvError::Closed => ConnectionError::Closed,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("id", &self.id).field("peer", &self.peer).finish()
+    }
+}

@@ -1,0 +1,271 @@
+//! What a client knows of its port's connections: what has come by each, and how far each has come.
+//!
+//! All connections of a port share its queue pair, so what arrives is sorted here by connection until its owner asks.
+
+use super::{Arrival, Blocked, Client, Envelope};
+use crate::engine::command::{Body, Command, Completion, Ended, NotConnecting};
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{ConnectionId, PortAddress};
+use polyrail_proto::limits::{INITIAL_CREDIT, credit_cost};
+use polyrail_proto::node::Destination;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A connection that somebody wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Names it.
+    pub id: ConnectionId,
+    /// Who asks.
+    pub from: PortAddress,
+    /// The service that was addressed.
+    pub service: Option<ServiceAddress>,
+    /// It is to carry a stream of bytes.
+    pub stream: bool,
+    /// Class of its messages.
+    pub class: Class,
+}
+
+/// How to ask for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// Class of its messages.
+    pub class: Class,
+    /// It carries a stream of bytes.
+    pub stream: bool,
+    /// Nothing follows the first message.
+    pub last: bool,
+}
+
+/// One connection.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// What came and was not read.
+    pub(crate) arrivals: VecDeque<Arrival>,
+    /// Bytes of the first of these that were read already.
+    pub(crate) taken: usize,
+    /// Its owner holds it: we asked for it, or have accepted it.
+    pub(crate) taken_in: bool,
+    /// The other side has accepted, or we have.
+    pub(crate) open: bool,
+    /// The other side has sent all.
+    pub(crate) ended: bool,
+    /// The other side receives no more.
+    pub(crate) deaf: bool,
+    /// It is over, and why.
+    pub(crate) over: Option<Ended>,
+    /// What was read in all, as it counts against credit: bytes, messages.
+    consumed: (u64, u64),
+    /// How much of that the engine was told.
+    told: (u64, u64),
+    /// It is among the readable ones.
+    listed: bool,
+}
+
+/// Connections of one client.
+#[derive(Default)]
+pub(crate) struct Connections {
+    known: BTreeMap<ConnectionId, Known>,
+    requests: VecDeque<Request>,
+    /// Answers to `connect`, by cookie.
+    answers: Vec<(u64, Result<(ConnectionId, PortAddress), NotConnecting>)>,
+    asked: u64,
+    /// Those of which more was read than the engine knows, for want of room in the queue.
+    untold: Vec<ConnectionId>,
+    /// Those of which something may be read, each once.
+    readable: VecDeque<ConnectionId>,
+}
+
+/// Notes that something may be read.
+fn list(known: &mut Known, id: ConnectionId, readable: &mut VecDeque<ConnectionId>) {
+    if !std::mem::replace(&mut known.listed, true) {
+        readable.push_back(id);
+    }
+}
+
+/// What was read is told when so much has gathered: a quarter of what a connection begins with.
+const TELL: (u64, u64) = (INITIAL_CREDIT.0 as u64 / 4, INITIAL_CREDIT.1 as u64 / 4);
+
+impl Client {
+    /// From now on so many connections may wait for this port.
+    pub fn listen(&mut self, backlog: u32) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Listen(backlog).encode()).map_err(|_| Blocked)
+    }
+
+    /// Asks for a connection, with a first message if there is one; the cookie under which the answer is found.
+    pub fn connect(&mut self, to: Destination, wish: Wish, first: Option<&[u8]>) -> Result<u64, Blocked> {
+        if self.pair.sq.free() == 0 {
+            return Err(Blocked);
+        }
+        let first = match first {
+            None => None,
+            Some(bytes) => {
+                let len = bytes.len() as u64;
+                let offset = self.alloc(len).ok_or(Blocked)?;
+                self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
+                Some((Body::Arena(offset), len))
+            }
+        };
+        // The cookie of a message is its number; a question without one has a number of its own.
+        let cookie = if first.is_some() { self.sent } else { u64::MAX - self.connections.asked };
+        self.connections.asked += 1;
+        let Wish { class, stream, last } = wish;
+        let command = Command::Connect { to, class, stream, first, last, cookie };
+        self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
+        if first.is_some() {
+            self.sent += 1;
+            self.pair.words.accepted.store(self.sent);
+        }
+        Ok(cookie)
+    }
+
+    /// The answer to `connect`, once it is here.
+    pub fn take_answer(&mut self, cookie: u64) -> Option<Result<(ConnectionId, PortAddress), NotConnecting>> {
+        let answers = &mut self.connections.answers;
+        let at = answers.iter().position(|(of, _)| *of == cookie)?;
+        Some(answers.swap_remove(at).1)
+    }
+
+    /// The next connection that somebody wants.
+    pub fn take_request(&mut self) -> Option<Request> {
+        loop {
+            let request = self.connections.requests.pop_front()?;
+            // Who has lost patience meanwhile is not offered.
+            if self.connections.known.get(&request.id).is_some_and(|known| known.over.is_some()) {
+                self.forget(request.id);
+                continue;
+            }
+            return Some(request);
+        }
+    }
+
+    /// Accepts a connection.
+    pub fn accept_connection(&mut self, id: ConnectionId) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Take(id).encode()).map_err(|_| Blocked)?;
+        let known = self.connections.known.entry(id).or_default();
+        (known.open, known.taken_in) = (true, true);
+        Ok(())
+    }
+
+    /// Says that no more is sent, no more received, or both; refuses a connection that waits.
+    pub fn shut_down(&mut self, id: ConnectionId, sent_all: bool, deaf: bool) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)
+    }
+
+    /// A connection, unless it is forgotten.
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Known> {
+        self.connections.known.get_mut(&id)
+    }
+
+    /// The next of which something may be read: messages, or their end. Those that wait to be accepted wait for that.
+    pub(crate) fn next_readable(&mut self) -> Option<ConnectionId> {
+        for _ in 0..self.connections.readable.len() {
+            let id = self.connections.readable.pop_front()?;
+            match self.connections.known.get_mut(&id) {
+                Some(known) if known.taken_in => {
+                    known.listed = false;
+                    return Some(id);
+                }
+                Some(_) => self.connections.readable.push_back(id),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Nobody wants to know of a connection any more: what came by it is given back.
+    pub fn forget(&mut self, id: ConnectionId) {
+        let Some(known) = self.connections.known.remove(&id) else { return };
+        for arrival in known.arrivals {
+            self.drop_arrival(arrival);
+        }
+    }
+
+    fn drop_arrival(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Message(envelope, offset) => self.release(offset, envelope.len),
+            // Its sender will be told that nobody wants it.
+            Arrival::Owned(..) | Arrival::Offer { .. } => {}
+            Arrival::Failed(..) | Arrival::Answer(_) | Arrival::Sorted => {}
+        }
+    }
+
+    /// Puts what came by a connection where it belongs.
+    pub(super) fn sort(&mut self, id: ConnectionId, arrival: Arrival) {
+        match self.connections.known.get_mut(&id) {
+            Some(known) => {
+                known.arrivals.push_back(arrival);
+                list(known, id, &mut self.connections.readable);
+            }
+            None => self.drop_arrival(arrival),
+        }
+    }
+
+    /// Takes in news of a connection.
+    pub(super) fn note(&mut self, completion: Completion) {
+        let connections = &mut self.connections;
+        match completion {
+            Completion::Request { id, from, service, stream, class } => {
+                connections.known.insert(id, Known::default());
+                connections.requests.push_back(Request { id, from, service, stream, class });
+            }
+            Completion::Connecting { cookie, id, peer } => {
+                connections.known.insert(id, Known { taken_in: true, ..Known::default() });
+                connections.answers.push((cookie, Ok((id, peer))));
+            }
+            Completion::NotConnecting { cookie, why } => connections.answers.push((cookie, Err(why))),
+            Completion::Connected { id, .. } => {
+                if let Some(known) = connections.known.get_mut(&id) {
+                    known.open = true;
+                }
+            }
+            Completion::Ended { id, how } => {
+                if let Some(known) = connections.known.get_mut(&id) {
+                    match how {
+                        Ended::SentAll => known.ended = true,
+                        Ended::Deaf => known.deaf = true,
+                        why => known.over = Some(why),
+                    }
+                    list(known, id, &mut connections.readable);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message that came by a connection was read.
+    pub(super) fn note_read(&mut self, id: ConnectionId, envelope: &Envelope, in_arena: bool) {
+        let Some(known) = self.connections.known.get_mut(&id) else { return };
+        // What was announced first has its memory from elsewhere.
+        known.consumed.0 += if in_arena { credit_cost(envelope.len) } else { 0 };
+        known.consumed.1 += 1;
+        let due = known.consumed.0 - known.told.0 >= TELL.0 || known.consumed.1 - known.told.1 >= TELL.1;
+        if due && !self.tell_read(id) {
+            self.connections.untold.push(id);
+        }
+    }
+
+    /// Tells the engine how much of a connection was read; whether that could be done.
+    fn tell_read(&mut self, id: ConnectionId) -> bool {
+        let Some(known) = self.connections.known.get_mut(&id) else { return true };
+        if known.consumed == known.told {
+            return true;
+        }
+        let (bytes, messages) = known.consumed;
+        let command = Command::Consumed { id, bytes, messages };
+        let told = self.pair.sq.push(&command.encode()).is_ok();
+        if told {
+            known.told = known.consumed;
+        }
+        told
+    }
+
+    /// Tells the engine what it could not be told before.
+    pub(super) fn tell_untold(&mut self) {
+        while let Some(id) = self.connections.untold.pop() {
+            if !self.tell_read(id) {
+                return self.connections.untold.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Connections between two nodes, and inside one: how they begin, what they carry, how they end.
+
+use polyrail::{
+    Class, Config, Connect, Connection, ConnectionError, Disconnect, Node, Port, Scope, SendError,
+    ServiceAddress,
+};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
+/// No wait of these tests takes so long, unless something was lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn node(peers: &[String]) -> Node {
+    let config = Config::new().insecure().interfaces(["lo"]).discovery(false);
+    Node::embed(config.peers(peers)).unwrap()
+}
+
+/// A port that listens as [`SERVICE`] on one node, and a port that knows of it on another.
+fn two_nodes() -> ([Node; 2], Port, Port) {
+    let server = node(&[]);
+    let bearers = server.status().bearers;
+    let address =
+        bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap().address.clone();
+    let client = node(&[address]);
+    let ports = (listening(&server, 128), client.port().unwrap());
+    ports.1.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    ([server, client], ports.0, ports.1)
+}
+
+fn listening(node: &Node, backlog: u32) -> Port {
+    let port = node.port().unwrap();
+    port.bind(SERVICE, Scope::Cluster).unwrap();
+    port.listen(backlog).unwrap();
+    port
+}
+
+/// Both ends of a connection.
+fn joined<'a>(server: &'a Port, client: &'a Port, how: &Connect<'_>) -> (Connection<'a>, Connection<'a>) {
+    let at_once = Connect { accepted_within: None, ..*how };
+    let asking = client.connect_with(SERVICE, &at_once).unwrap();
+    let answering = server.accept_timeout(PATIENCE).unwrap();
+    (answering, asking)
+}
+
+fn recv(connection: &Connection<'_>) -> Option<Vec<u8>> {
+    connection.recv_timeout(PATIENCE).unwrap().map(|message| message.to_vec())
+}
+
+fn over(connection: &Connection<'_>) -> Disconnect {
+    match connection.recv_timeout(PATIENCE) {
+        Err(ConnectionError::Disconnected(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Drives both nodes until `is_so`.
+fn until(ports: [&Port; 2], mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1_000_000 {
+        if is_so() {
+            return;
+        }
+        for port in ports {
+            assert!(port.try_recv().unwrap().is_none());
+        }
+    }
+    panic!("it is never so");
+}
+
+fn connections_of(node: &Node) -> usize {
+    node.status().peers.iter().map(|peer| peer.connections).sum()
+}
+
+#[test]
+fn messages_go_both_ways_in_order_and_then_both_ends_are_forgotten() {
+    let (nodes, server, client) = two_nodes();
+    let (answering, asking) =
+        joined(&server, &client, &Connect { class: Class::Urgent, ..Connect::default() });
+    assert_eq!((answering.peer(), answering.service()), (client.address(), Some(SERVICE)));
+    assert_eq!((asking.peer(), answering.class()), (server.address(), Class::Urgent));
+    for n in 0..500_u32 {
+        asking.send(&n.to_le_bytes()).unwrap();
+        answering.send(&(n + 1).to_le_bytes()).unwrap();
+    }
+    for n in 0..500_u32 {
+        assert_eq!(recv(&answering).unwrap(), n.to_le_bytes());
+        assert_eq!(recv(&asking).unwrap(), (n + 1).to_le_bytes());
+    }
+    asking.finish();
+    assert_eq!(recv(&answering), None, "the end comes after the last message");
+    answering.send_last(b"goodbye").unwrap();
+    assert_eq!(recv(&asking).as_deref(), Some(&b"goodbye"[..]), "half of it goes on");
+    assert_eq!((recv(&asking), recv(&asking)), (None, None), "and stays ended");
+    drop((answering, asking));
+    until([&server, &client], || nodes.iter().all(|node| connections_of(node) == 0));
+}
+
+#[test]
+fn a_question_and_its_answer_take_a_connection_of_their_own_each() {
+    let (nodes, server, client) = two_nodes();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..2_000 {
+                let answering = server.accept_timeout(PATIENCE).unwrap();
+                let question = recv(&answering).unwrap();
+                answering.send_last(&question).unwrap();
+            }
+            server.flush(Some(PATIENCE)).unwrap();
+        });
+        for n in 0..2_000_u32 {
+            let asking = client.ask(SERVICE, &n.to_le_bytes()).unwrap();
+            assert_eq!(recv(&asking).unwrap(), n.to_le_bytes());
+            assert_eq!(recv(&asking), None);
+        }
+    });
+    assert_eq!(connections_of(&nodes[1]), 0, "nothing is left of 2,000");
+}
+
+#[test]
+fn a_stream_is_read_in_other_pieces_than_it_was_written() {
+    let (_nodes, server, client) = two_nodes();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 + n / 253) as u8).collect();
+    let expected = bytes.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut asking = client.connect_stream(SERVICE).unwrap();
+            let (mut rest, mut size) = (&bytes[..], 1);
+            while !rest.is_empty() {
+                let piece;
+                (piece, rest) = rest.split_at(size.min(rest.len()));
+                asking.write_all(piece).unwrap();
+                size = (size * 3 + 1) % 200_000 + 1;
+            }
+            asking.finish();
+            assert_eq!(recv(&asking).as_deref(), Some(&b"thanks"[..]));
+        });
+        let mut answering = server.accept_timeout(PATIENCE).unwrap();
+        assert!(answering.is_stream());
+        let mut got = vec![0; 1_000];
+        Connection::read_exact(&answering, &mut got).unwrap();
+        answering.read_to_end(&mut got).unwrap();
+        assert!(got == expected, "{} bytes of {}", got.len(), expected.len());
+        assert_eq!(Connection::read_exact(&answering, &mut [0]), Err(ConnectionError::Ended));
+        answering.send(b"thanks").unwrap();
+        server.flush(Some(PATIENCE)).unwrap();
+    });
+}
+
+const SIZES: [usize; 8] = [0, 1, 1_400, 65_536, 65_537, 1 << 20, 9 << 20, 3];
+
+#[test]
+fn messages_of_all_sizes_go_by_a_connection() {
+    let (_nodes, server, client) = two_nodes();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let asking = client.connect(SERVICE).unwrap();
+            for size in SIZES {
+                asking.send(&vec![size as u8; size]).unwrap();
+            }
+            assert_eq!(recv(&asking), None);
+        });
+        let answering = server.accept_timeout(PATIENCE).unwrap();
+        for size in SIZES {
+            let got = recv(&answering).unwrap();
+            assert!(got.len() == size && got.iter().all(|byte| *byte == size as u8), "{size}: {}", got.len());
+        }
+    });
+}
+
+#[test]
+fn who_does_not_read_holds_up_nobody_else() {
+    let (_nodes, server, client) = two_nodes();
+    let (_unread, filling) = joined(&server, &client, &Connect::default());
+    let (answering, asking) = joined(&server, &client, &Connect::default());
+    let message = vec![7; 60_000];
+    // Until the arena of the sender is full of what the receiver's application does not want.
+    while filling.send_timeout(&message, Some(Duration::ZERO)).is_ok() {}
+    // Room for one more message comes from the window that is left, not from what is not read.
+    let small = b"small";
+    let mut asked = 0;
+    while asked < 100 {
+        asking.send(small).unwrap();
+        assert_eq!(recv(&answering).as_deref(), Some(&small[..]));
+        asked += 1;
+    }
+}
+
+#[test]
+fn nobody_there_is_told_at_once_each_in_its_way() {
+    let (nodes, server, client) = two_nodes();
+    let nowhere = ServiceAddress::new(1000, 2);
+    assert!(matches!(client.connect(nowhere), Err(ConnectionError::NoService { .. })));
+    let deaf = nodes[0].port().unwrap();
+    let refused = client.connect(deaf.address()).unwrap_err();
+    assert_eq!(refused, ConnectionError::Disconnected(Disconnect::NobodyListens));
+    let gone = deaf.address();
+    drop(deaf);
+    assert_eq!(client.connect(gone).unwrap_err(), ConnectionError::Disconnected(Disconnect::NobodyListens));
+    let nobody = polyrail::PortAddress { node: polyrail::NodeId(77), ..gone };
+    assert!(matches!(client.connect(nobody), Err(ConnectionError::NoNode(_))));
+    // A question is asked without waiting: its connection tells.
+    let asking = client.ask(gone, b"anybody?").unwrap();
+    assert_eq!(over(&asking), Disconnect::NobodyListens);
+    assert_eq!(asking.send(b"?"), Err(SendError::Disconnected(Disconnect::NobodyListens)));
+    drop((asking, server));
+}
+
+#[test]
+fn a_full_backlog_refuses_and_accepting_makes_room() {
+    let nodes = node(&[]);
+    let server = listening(&nodes, 2);
+    let client = nodes.port().unwrap();
+    let at_once = Connect { accepted_within: None, ..Connect::default() };
+    let waiting = [(); 2].map(|()| client.connect_with(SERVICE, &at_once).unwrap());
+    let refused = client.connect(SERVICE).unwrap_err();
+    assert_eq!(refused, ConnectionError::Disconnected(Disconnect::Backlog));
+    let first = server.accept_timeout(PATIENCE).unwrap();
+    let third = client.connect_with(SERVICE, &at_once).unwrap();
+    // One that lost patience while it waited is not offered, and makes room.
+    let [kept, impatient] = waiting;
+    drop(impatient);
+    let second = server.accept_timeout(PATIENCE).unwrap();
+    let last = server.accept_timeout(PATIENCE);
+    for (asking, answering) in [(&kept, &first), (&third, &second)] {
+        asking.send(b"x").unwrap();
+        let heard = recv(answering);
+        assert!(heard.is_none() || heard.as_deref() == Some(&b"x"[..]));
+    }
+    drop(last);
+}
+
+#[test]
+fn who_drops_a_connection_tells_the_other_side() {
+    let (nodes, server, client) = two_nodes();
+    let (answering, asking) = joined(&server, &client, &Connect::default());
+    asking.send(b"unread").unwrap();
+    answering.send(b"the last").unwrap();
+    drop(answering);
+    assert_eq!(recv(&asking).as_deref(), Some(&b"the last"[..]), "what was sent before is delivered");
+    assert_eq!(recv(&asking), None);
+    let refused = loop {
+        if let Err(error) = asking.send(b"?") {
+            break error;
+        }
+    };
+    assert_eq!(refused, SendError::Disconnected(Disconnect::Deaf));
+    drop(asking);
+    until([&server, &client], || nodes.iter().all(|node| connections_of(node) == 0));
+}
+
+#[test]
+fn a_port_that_closes_ends_its_connections_in_order() {
+    let (nodes, server, client) = two_nodes();
+    let other = nodes[1].port().unwrap();
+    {
+        let (_answering, asking) = joined(&server, &client, &Connect::default());
+        asking.send(b"from a port that closes").unwrap();
+        // Neither end is dropped by its owner: the port takes all of them along.
+        std::mem::forget(asking);
+    }
+    drop(client);
+    until([&server, &other], || nodes.iter().all(|node| connections_of(node) == 0));
+}
+
+#[test]
+fn a_lost_node_is_told_to_everyone_who_was_connected_with_it() {
+    let (nodes, server, client) = two_nodes();
+    let (answering, asking) = joined(&server, &client, &Connect::default());
+    answering.send(b"before").unwrap();
+    assert_eq!(recv(&asking).as_deref(), Some(&b"before"[..]));
+    let [first, _second] = nodes;
+    // Only the node goes; its port and its end of the connection are still held by somebody.
+    drop(first);
+    assert_eq!(over(&asking), Disconnect::NodeLost);
+    assert_eq!(asking.send(b"?"), Err(SendError::Disconnected(Disconnect::NodeLost)));
+}
+
+#[test]
+fn both_ends_may_be_of_one_node_and_even_of_one_port() {
+    let node = node(&[]);
+    let server = listening(&node, 8);
+    let client = node.port().unwrap();
+    for client in [&client, &server] {
+        let (answering, asking) = joined(&server, client, &Connect::default());
+        asking.send(b"to myself").unwrap();
+        answering.send(b"and back").unwrap();
+        assert_eq!(recv(&answering).as_deref(), Some(&b"to myself"[..]));
+        assert_eq!(recv(&asking).as_deref(), Some(&b"and back"[..]));
+    }
+}
+
+#[test]
+fn a_server_is_told_of_which_connection_there_is_something_to_read() {
+    let (_nodes, server, client) = two_nodes();
+    let pairs: Vec<_> = (0..20).map(|_| joined(&server, &client, &Connect::default())).collect();
+    assert_eq!(server.next_readable(Some(Duration::ZERO)), None);
+    for at in [3, 17, 8] {
+        pairs[at].1.send(&[at as u8]).unwrap();
+        let readable = server.next_readable(Some(PATIENCE)).unwrap();
+        assert_eq!(readable, pairs[at].0.id());
+        assert_eq!(recv(&pairs[at].0), Some(vec![at as u8]));
+    }
+    pairs[5].1.finish();
+    assert_eq!(server.next_readable(Some(PATIENCE)), Some(pairs[5].0.id()), "an end is something, too");
+    assert_eq!(recv(&pairs[5].0), None);
+}

@@ -1,0 +1,506 @@
+//! Connections of a session: two ports that send to each other, in order, until either has had enough (protocol.md §5.8).
+//!
+//! Each end has a number that takes the place of a port in the frames of its messages, so a connection is two flows
+//! with credit of their own, and everything else (order, loss, links) is as for all flows. What is special is only how it
+//! begins and how it ends, which is here.
+
+use super::{Cx, Notice, Session, TakenCredit, initial_given};
+use crate::address::ServiceAddress;
+use crate::error::{ConnectError, ConnectionOver, Failure};
+use crate::event::Event;
+use crate::flow::send::{Outgoing, SendCredit};
+use crate::flow::{Class, FlowKey};
+use crate::id::{ConnectionId, PortAddress, PortId};
+use crate::limits;
+use crate::time::Instant;
+use crate::wire::{self, RefusedConnect};
+use std::collections::BTreeMap;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// We asked; the peer has not answered.
+    Asked,
+    /// The peer asked; our application has not answered.
+    Waiting,
+    /// Both want it.
+    Open,
+}
+
+/// Our end of a connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// The port that it belongs to.
+    port: PortId,
+    /// The peer's port: it alone may send to this end. None before the peer has accepted.
+    peer: Option<PortId>,
+    class: Class,
+    stage: Stage,
+    /// Messages handed in.
+    sent: u64,
+    /// We have said that we send no more.
+    sent_all: bool,
+    /// We have said that we receive no more.
+    deaf: bool,
+    /// The peer sends no more than so many messages, low half.
+    peer_end: Option<u32>,
+    /// All of them were delivered, and the application was told.
+    end_told: bool,
+    /// The peer receives no more.
+    peer_deaf: bool,
+}
+
+/// What a port wants of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub from: PortId,
+    pub to: PortId,
+    pub class: Class,
+    pub stream: bool,
+    pub service: Option<ServiceAddress>,
+}
+
+/// Connections of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    /// By our end.
+    ends: BTreeMap<PortId, End>,
+    /// Number of the connection that we asked for last.
+    last_own: u32,
+    /// Number of the connection that the peer asked for last; none before its first.
+    last_of_peer: Option<u32>,
+    /// Ends all of whose messages were confirmed of late: they may be over.
+    idle: Vec<PortId>,
+}
+
+/// Whether number `a` was given out after `b`: they count up and begin anew after 2^30.
+fn is_after(a: u32, b: u32) -> bool {
+    let ahead = a.wrapping_sub(b) << 2;
+    ahead != 0 && ahead < 1 << 31
+}
+
+/// What a message to an end of ours is to be done with.
+pub(super) enum Admission {
+    /// It is for this port.
+    For(PortId),
+    /// Its connection has not been heard of yet, or is not open yet.
+    Early,
+    /// Its connection is over.
+    Late,
+    /// It breaks the protocol.
+    Breach,
+}
+
+impl Connections {
+    /// Number of ends.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn next_number(&mut self) -> u32 {
+        loop {
+            self.last_own = (self.last_own + 1) & ((1 << 30) - 1);
+            // After 2^30 connections some of the first may still be there.
+            if !self.ends.contains_key(&PortId::accepting_end(self.last_own).far_end()) {
+                return self.last_own;
+            }
+        }
+    }
+
+    /// What is to be done with a message from port `from` in `class` to our end `end`.
+    pub(super) fn admit(&self, from: PortId, end: PortId, class: Class) -> Admission {
+        let Some(entry) = self.ends.get(&end) else {
+            let number = end.connection_number();
+            let heard_of =
+                end.is_connecting_end() || self.last_of_peer.is_some_and(|last| !is_after(number, last));
+            return if heard_of { Admission::Late } else { Admission::Early };
+        };
+        if entry.deaf || entry.end_told {
+            return Admission::Late;
+        }
+        match entry.peer {
+            None => Admission::Early,
+            Some(peer) if peer == from && entry.class == class => Admission::For(entry.port),
+            Some(_) => Admission::Breach,
+        }
+    }
+
+    /// All messages to the far end of `to` were confirmed.
+    #[inline]
+    pub(super) fn note_idle(&mut self, to: PortId) {
+        self.idle.push(to.far_end());
+    }
+}
+
+impl Session {
+    // ----- what ports do -------------------------------------------------------------------------------------
+
+    /// Asks for a connection; our end of it.
+    ///
+    /// # Errors
+    /// The peer does not know of connections; there are too many; too much is under way.
+    pub(crate) fn connect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        wanted: Wanted,
+        credit: (u64, u32),
+    ) -> Result<PortId, ConnectError> {
+        if self.connections.len() >= limits::CONNECTIONS_MAX {
+            return Err(ConnectError::TooMany);
+        }
+        if !self.control.has_room() {
+            return Err(ConnectError::Blocked);
+        }
+        let end = PortId::accepting_end(self.connections.next_number()).far_end();
+        let Wanted { from, to, class, stream, service } = wanted;
+        self.open_end(cx, end, End::new(from, None, class, Stage::Asked), credit, self.peer.initial_credit);
+        self.notify(Notice::Connect(wire::Connect {
+            control: 0,
+            end: end.far_end(),
+            from,
+            to,
+            class: class as u8,
+            stream,
+            credit,
+            service,
+        }));
+        self.last_app_at = cx.now;
+        Ok(end)
+    }
+
+    /// Enters an end with the credit that it gives and the credit that it has.
+    fn open_end(&mut self, cx: &mut Cx<'_>, id: PortId, end: End, given: (u64, u32), taken: (u32, u32)) {
+        if let Some(port) = cx.ports.get_mut(&end.port) {
+            port.connections += 1;
+        }
+        let mut credit = initial_given(id);
+        (credit.limit_bytes, credit.limit_messages) = (given.0, given.1 as u64);
+        (credit.told_bytes, credit.told_messages) = (given.0, given.1 as u64);
+        if let Some(key) = self.receiving.credits.insert(credit) {
+            self.receiving.credit_of.insert(id, key);
+        }
+        let entry = TakenCredit { credit: SendCredit::initial(taken.0, taken.1), waiting: Vec::new() };
+        if let Some(key) = self.sending.credits.insert(entry) {
+            self.sending.credit_of.insert(id.far_end(), key);
+        }
+        self.connections.ends.insert(id, end);
+    }
+
+    /// The application takes a connection that waits; false if it is over already.
+    pub(crate) fn accept_connection(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: PortId,
+        end: PortId,
+        credit: (u64, u32),
+    ) -> bool {
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return false };
+        if entry.port != port || entry.stage != Stage::Waiting {
+            return false;
+        }
+        entry.stage = Stage::Open;
+        stop_waiting(cx, port);
+        self.give_credit(end, credit.0, credit.1 as u64);
+        if let Some(given) =
+            self.receiving.credit_of.get(&end).and_then(|k| self.receiving.credits.get_mut(*k))
+        {
+            // The answer says so.
+            (given.told_bytes, given.told_messages, given.dirty) =
+                (given.limit_bytes, given.limit_messages, false);
+        }
+        self.notify(Notice::Accept(wire::Accept {
+            control: 0,
+            end: end.far_end(),
+            answer: Ok(port),
+            credit,
+        }));
+        true
+    }
+
+    /// Queues a message on a connection.
+    pub(crate) fn send_on(&mut self, now: Instant, port: PortId, end: PortId, message: Outgoing) -> bool {
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return false };
+        if entry.port != port || entry.sent_all || entry.peer_deaf || entry.stage == Stage::Waiting {
+            return false;
+        }
+        entry.sent += 1;
+        let key = entry.sending(end);
+        self.send(now, key, message)
+    }
+
+    /// An end sends no more, or receives no more, or both.
+    pub(crate) fn shut_down(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: PortId,
+        end: PortId,
+        sent_all: bool,
+        deaf: bool,
+    ) {
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return };
+        if entry.port != port {
+            return;
+        }
+        if entry.stage == Stage::Waiting {
+            return self.refuse_waiting(cx, end, RefusedConnect::NotAllowed);
+        }
+        let news = sent_all && !entry.sent_all || deaf && !entry.deaf;
+        entry.sent_all |= sent_all;
+        entry.deaf |= deaf;
+        let (sent_all, deaf, messages) = (entry.sent_all, entry.deaf, entry.sent as u32);
+        if news {
+            let said =
+                wire::Shutdown { control: 0, end: end.far_end(), messages, sent_all, deaf, abort: false };
+            self.notify(Notice::Shutdown(said));
+        }
+        if deaf {
+            self.stop_receiving(cx, end);
+        }
+        self.forget_if_over(cx, end);
+    }
+
+    fn refuse_waiting(&mut self, cx: &mut Cx<'_>, end: PortId, reason: RefusedConnect) {
+        let refusal = wire::Accept { control: 0, end: end.far_end(), answer: Err(reason), credit: (0, 0) };
+        self.notify(Notice::Accept(refusal));
+        self.forget_end(cx, end);
+    }
+
+    /// The application gave back so much in all of what came to an end: bytes and messages.
+    pub(crate) fn connection_consumed(
+        &mut self,
+        port: PortId,
+        end: PortId,
+        consumed: (u64, u64),
+        window: (u64, u32),
+    ) {
+        if self.connections.ends.get(&end).is_none_or(|entry| entry.port != port) {
+            return;
+        }
+        // Nobody has read more than came.
+        let Some(given) = self.given_credit(end) else { return };
+        let consumed = (consumed.0.min(given.received_bytes), consumed.1.min(given.received_messages));
+        self.give_credit(end, consumed.0 + window.0, consumed.1 + window.1 as u64);
+    }
+
+    /// A local port closes: its connections end in order, what they sent is still delivered.
+    pub(crate) fn close_connections_of(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        let ends: Vec<PortId> = self.ends_of(|_, end| end.port == port);
+        for end in ends {
+            self.shut_down(cx, port, end, true, true);
+        }
+    }
+
+    fn ends_of(&self, which: impl Fn(PortId, &End) -> bool) -> Vec<PortId> {
+        self.connections.ends.iter().filter(|(id, end)| which(**id, end)).map(|(id, _)| *id).collect()
+    }
+
+    /// The session is over, and every connection with it.
+    pub(super) fn end_connections(&mut self, cx: &mut Cx<'_>) {
+        for end in self.ends_of(|_, _| true) {
+            self.tell_over(cx, end, ConnectionOver::NodeLost);
+            self.forget_end(cx, end);
+        }
+    }
+
+    // ----- what the peer says --------------------------------------------------------------------------------
+
+    pub(super) fn on_connect(&mut self, cx: &mut Cx<'_>, connect: &wire::Connect) {
+        let number = connect.end.connection_number();
+        let taken = self.connections.ends.contains_key(&connect.end);
+        if taken || self.connections.last_of_peer.is_some_and(|last| !is_after(number, last)) {
+            cx.drops.violation += 1;
+            return;
+        }
+        self.connections.last_of_peer = Some(number);
+        if let Err(reason) = self.may_wait(cx, connect.to) {
+            let refusal =
+                wire::Accept { control: 0, end: connect.end.far_end(), answer: Err(reason), credit: (0, 0) };
+            cx.drops.refused_connection += 1;
+            return self.notify(Notice::Accept(refusal));
+        }
+        let class = Class::from_bits(connect.class);
+        let end = End::new(connect.to, Some(connect.from), class, Stage::Waiting);
+        let (bytes, messages) = limits::INITIAL_CREDIT;
+        let theirs = (connect.credit.0.min(u32::MAX as u64) as u32, connect.credit.1);
+        self.open_end(cx, connect.end, end, (bytes as u64, messages), theirs);
+        let from = PortAddress { node: self.peer.node, port: connect.from };
+        cx.events.push_back(Event::Connect {
+            port: connect.to,
+            id: ConnectionId { session: self.index, end: connect.end },
+            from,
+            service: connect.service,
+            stream: connect.stream,
+            class,
+        });
+    }
+
+    /// Counts one more connection that waits for port `to`, if it takes one.
+    fn may_wait(&self, cx: &mut Cx<'_>, to: PortId) -> Result<(), RefusedConnect> {
+        let listening = cx.ports.get_mut(&to).filter(|port| !port.closing).and_then(|p| p.listening.as_mut());
+        let listening = listening.ok_or(RefusedConnect::NobodyListens)?;
+        if listening.waiting >= listening.backlog || self.connections.len() >= limits::CONNECTIONS_MAX {
+            return Err(RefusedConnect::Backlog);
+        }
+        listening.waiting += 1;
+        Ok(())
+    }
+
+    pub(super) fn on_accept(&mut self, cx: &mut Cx<'_>, accept: &wire::Accept) {
+        let end = accept.end;
+        // We may have lost interest meanwhile.
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return };
+        if entry.stage != Stage::Asked {
+            cx.drops.violation += 1;
+            return;
+        }
+        match accept.answer {
+            Ok(port) => {
+                (entry.stage, entry.peer) = (Stage::Open, Some(port));
+                let (own, peer) = (entry.port, PortAddress { node: self.peer.node, port });
+                let (bytes, messages) = accept.credit;
+                self.on_credit(&wire::Credit { port: end.far_end(), messages, bytes });
+                cx.events.push_back(Event::Connected {
+                    port: own,
+                    id: ConnectionId { session: self.index, end },
+                    peer,
+                });
+            }
+            Err(reason) => {
+                self.tell_over(cx, end, ConnectionOver::Refused(reason));
+                self.forget_end(cx, end);
+            }
+        }
+    }
+
+    pub(super) fn on_shutdown(&mut self, cx: &mut Cx<'_>, shutdown: &wire::Shutdown) {
+        let end = shutdown.end;
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return };
+        if shutdown.abort {
+            self.tell_over(cx, end, ConnectionOver::Aborted);
+            return self.forget_end(cx, end);
+        }
+        if shutdown.sent_all && entry.peer_end.is_none() {
+            entry.peer_end = Some(shutdown.messages);
+        }
+        if shutdown.deaf && !std::mem::replace(&mut entry.peer_deaf, true) {
+            let (port, sending) = (entry.port, entry.sending(end));
+            cx.events
+                .push_back(Event::ConnectionDeaf { port, id: ConnectionId { session: self.index, end } });
+            self.fail_flow(cx, sending, Failure::NoPort, None);
+        }
+        self.note_end(cx, end);
+        self.forget_if_over(cx, end);
+    }
+
+    // ----- how it ends ---------------------------------------------------------------------------------------
+
+    /// Something was delivered to `end`, or its peer has said how much there will be: tells the application if that was
+    /// all.
+    pub(super) fn note_end(&mut self, cx: &mut Cx<'_>, end: PortId) {
+        let Some(entry) = self.connections.ends.get_mut(&end) else { return };
+        let (Some(messages), false) = (entry.peer_end, entry.end_told) else { return };
+        let Some(key) = entry.receiving(end) else { return };
+        let flow = self.receiving.by_key.get(&key).and_then(|k| self.receiving.flows.get(*k));
+        if flow.map_or(0, |flow| flow.next()) as u32 != messages {
+            return;
+        }
+        entry.end_told = true;
+        cx.events.push_back(Event::ConnectionEnd {
+            port: entry.port,
+            id: ConnectionId { session: self.index, end },
+        });
+        self.stop_receiving(cx, end);
+        self.forget_if_over(cx, end);
+    }
+
+    /// Ends whose messages were all confirmed may be over.
+    pub(super) fn forget_idle_connections(&mut self, cx: &mut Cx<'_>) {
+        while let Some(end) = self.connections.idle.pop() {
+            self.forget_if_over(cx, end);
+        }
+    }
+
+    fn forget_if_over(&mut self, cx: &mut Cx<'_>, end: PortId) {
+        let Some(entry) = self.connections.ends.get(&end) else { return };
+        let flow = self.sending.by_key.get(&entry.sending(end)).and_then(|k| self.sending.flows.get(*k));
+        let confirmed = flow.is_none_or(|flow| flow.is_idle());
+        let out_done = entry.peer_deaf || entry.sent_all && confirmed;
+        let in_done = entry.end_told || entry.deaf;
+        if out_done && in_done {
+            self.forget_end(cx, end);
+        }
+    }
+
+    fn tell_over(&mut self, cx: &mut Cx<'_>, end: PortId, why: ConnectionOver) {
+        if let Some(entry) = self.connections.ends.get(&end)
+            && !(entry.deaf && entry.sent_all)
+        {
+            cx.events.push_back(Event::ConnectionOver {
+                port: entry.port,
+                id: ConnectionId { session: self.index, end },
+                why,
+            });
+        }
+    }
+
+    /// Forgets an end and all that belongs to it. What it had not sent fails.
+    fn forget_end(&mut self, cx: &mut Cx<'_>, end: PortId) {
+        let Some(entry) = self.connections.ends.remove(&end) else { return };
+        if entry.stage == Stage::Waiting {
+            stop_waiting(cx, entry.port);
+        }
+        if let Some(port) = cx.ports.get_mut(&entry.port) {
+            port.connections = port.connections.saturating_sub(1);
+        }
+        self.fail_flow(cx, entry.sending(end), Failure::NoPort, None);
+        if let Some(key) = entry.receiving(end) {
+            self.end_receive_flow(cx.store, key);
+        }
+        if let Some(credit) = self.sending.credit_of.remove(&end.far_end()) {
+            self.sending.credits.remove(credit);
+        }
+        if let Some(credit) = self.receiving.credit_of.remove(&end) {
+            self.receiving.credits.remove(credit);
+        }
+    }
+
+    /// Nothing that comes for `end` is of interest any more.
+    fn stop_receiving(&mut self, cx: &mut Cx<'_>, end: PortId) {
+        if let Some(key) = self.connections.ends.get(&end).and_then(|entry| entry.receiving(end)) {
+            self.end_receive_flow(cx.store, key);
+        }
+    }
+}
+
+impl End {
+    fn new(port: PortId, peer: Option<PortId>, class: Class, stage: Stage) -> End {
+        End {
+            port,
+            peer,
+            class,
+            stage,
+            sent: 0,
+            sent_all: false,
+            deaf: false,
+            peer_end: None,
+            end_told: false,
+            peer_deaf: false,
+        }
+    }
+
+    /// The flow by which this end, `id`, sends.
+    fn sending(&self, id: PortId) -> FlowKey {
+        FlowKey { from: self.port, to: id.far_end(), class: self.class }
+    }
+
+    /// The flow that comes to this end, `id`, once it is known whose.
+    fn receiving(&self, id: PortId) -> Option<FlowKey> {
+        Some(FlowKey { from: self.peer?, to: id, class: self.class })
+    }
+}
+
+fn stop_waiting(cx: &mut Cx<'_>, port: PortId) {
+    if let Some(listening) = cx.ports.get_mut(&port).and_then(|port| port.listening.as_mut()) {
+        listening.waiting = listening.waiting.saturating_sub(1);
+    }
+}
