@@ -235,6 +235,8 @@ pub trait Pipe: Send {
 pub fn all() -> Vec<&'static dyn Protocol> {
     let mut list: Vec<&'static dyn Protocol> = vec![
         &polyrail::Polyrail,
+        &polyrail::MESSAGES,
+        &polyrail::BYTES,
         &tcp::CUBIC,
         &tcp::BBR,
         &tcp::NODELAY,

@@ -6,6 +6,7 @@ use crate::engine::client::connections::{Known, Request, Wish};
 use crate::engine::command::NotConnecting;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
 use crate::message::Message;
+use crate::node::Node;
 use crate::port::{Port, deadline};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
@@ -13,6 +14,7 @@ use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use std::io;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How long [`Port::connect`] waits for the other side to accept.
@@ -56,37 +58,22 @@ impl Port {
     }
 
     /// Accepts the next connection; waits for one.
-    pub fn accept(&self) -> Result<Connection<'_>, ConnectionError> {
-        self.accept_until(None)
+    pub fn accept(&self) -> Result<Connection<&Port>, ConnectionError> {
+        Connection::accept(self, None)
     }
 
     /// Accepts the next connection, or gives up with [`ConnectionError::TimedOut`].
-    pub fn accept_timeout(&self, timeout: Duration) -> Result<Connection<'_>, ConnectionError> {
-        self.accept_until(Some(timeout))
-    }
-
-    fn accept_until(&self, timeout: Option<Duration>) -> Result<Connection<'_>, ConnectionError> {
-        self.check_fork()?;
-        let mut request = None;
-        self.wait_until(deadline(timeout), |port| {
-            let mut client = port.client.borrow_mut();
-            client.sort_fresh();
-            request = client.take_request();
-            request.is_some()
-        });
-        let Request { id, from, service, stream, class } = request.ok_or(ConnectionError::TimedOut)?;
-        // The answer leaves with what is sent first, or when somebody waits.
-        self.submit(|port| port.client.borrow_mut().accept_connection(id).is_ok());
-        Ok(Connection { port: self, id, peer: from, service, stream, class })
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Connection<&Port>, ConnectionError> {
+        Connection::accept(self, Some(timeout))
     }
 
     /// Connects to a port or a service; waits until the other side has accepted.
-    pub fn connect(&self, to: impl Into<Destination>) -> Result<Connection<'_>, ConnectionError> {
+    pub fn connect(&self, to: impl Into<Destination>) -> Result<Connection<&Port>, ConnectionError> {
         self.connect_with(to, &Connect::default())
     }
 
     /// Connects for a stream of bytes; waits until the other side has accepted.
-    pub fn connect_stream(&self, to: impl Into<Destination>) -> Result<Connection<'_>, ConnectionError> {
+    pub fn connect_stream(&self, to: impl Into<Destination>) -> Result<Connection<&Port>, ConnectionError> {
         self.connect_with(to, &Connect { stream: true, ..Connect::default() })
     }
 
@@ -96,7 +83,7 @@ impl Port {
         &self,
         to: impl Into<Destination>,
         question: &[u8],
-    ) -> Result<Connection<'_>, ConnectionError> {
+    ) -> Result<Connection<&Port>, ConnectionError> {
         let how = Connect { first: Some(question), last: true, accepted_within: None, ..Connect::default() };
         self.connect_with(to, &how)
     }
@@ -106,26 +93,8 @@ impl Port {
         &self,
         to: impl Into<Destination>,
         how: &Connect<'_>,
-    ) -> Result<Connection<'_>, ConnectionError> {
-        self.check_fork()?;
-        let to = to.into();
-        let until = deadline(how.accepted_within);
-        let (id, peer) = self.ask_for(to, how, until)?;
-        let service = match to {
-            Destination::Service(service) => Some(service),
-            _ => None,
-        };
-        let connection = Connection { port: self, id, peer, service, stream: how.stream, class: how.class };
-        if how.accepted_within.is_some() {
-            let accepted = self.wait_until(until, |port| {
-                connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
-            });
-            if !accepted {
-                return Err(ConnectionError::TimedOut);
-            }
-            connection.check_over()?;
-        }
-        Ok(connection)
+    ) -> Result<Connection<&Port>, ConnectionError> {
+        Connection::open(self, to, how)
     }
 
     /// Has the engine ask for a connection, again while too much is under way to that node.
@@ -200,8 +169,12 @@ impl Port {
 }
 
 /// A connection of a port. Dropping it ends it: what was sent is still delivered, what was not read is not.
-pub struct Connection<'p> {
-    port: &'p Port,
+///
+/// `P` is how it holds its port: by reference, as those that [`Port::accept`] and [`Port::connect`] give; shared, for
+/// structures that keep both (`Rc<Port>`); or as its own (`Box<Port>`), so that it may move to another thread, as those of
+/// [`Node::connect`] do.
+pub struct Connection<P: Deref<Target = Port>> {
+    port: P,
     id: ConnectionId,
     peer: PortAddress,
     service: Option<ServiceAddress>,
@@ -209,7 +182,57 @@ pub struct Connection<'p> {
     class: Class,
 }
 
-impl<'p> Connection<'p> {
+impl Node {
+    /// Connects with a port of the connection's own.
+    pub fn connect(
+        &self,
+        to: impl Into<Destination>,
+        how: &Connect<'_>,
+    ) -> Result<Connection<Box<Port>>, ConnectionError> {
+        Connection::open(Box::new(self.port()?), to, how)
+    }
+}
+
+impl<P: Deref<Target = Port>> Connection<P> {
+    /// Accepts the next connection of `port`, or gives up with [`ConnectionError::TimedOut`].
+    pub fn accept(port: P, timeout: Option<Duration>) -> Result<Self, ConnectionError> {
+        port.check_fork()?;
+        let mut request = None;
+        port.wait_until(deadline(timeout), |port| {
+            let mut client = port.client.borrow_mut();
+            client.sort_fresh();
+            request = client.take_request();
+            request.is_some()
+        });
+        let Request { id, from, service, stream, class } = request.ok_or(ConnectionError::TimedOut)?;
+        // The answer leaves with what is sent first, or when somebody waits.
+        port.submit(|port| port.client.borrow_mut().accept_connection(id).is_ok());
+        Ok(Connection { port, id, peer: from, service, stream, class })
+    }
+
+    /// Connects by `port`.
+    pub fn open(port: P, to: impl Into<Destination>, how: &Connect<'_>) -> Result<Self, ConnectionError> {
+        port.check_fork()?;
+        let to = to.into();
+        let until = deadline(how.accepted_within);
+        let (id, peer) = port.ask_for(to, how, until)?;
+        let service = match to {
+            Destination::Service(service) => Some(service),
+            _ => None,
+        };
+        let connection = Connection { port, id, peer, service, stream: how.stream, class: how.class };
+        if how.accepted_within.is_some() {
+            let accepted = connection.port.wait_until(until, |port| {
+                connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
+            });
+            if !accepted {
+                return Err(ConnectionError::TimedOut);
+            }
+            connection.check_over()?;
+        }
+        Ok(connection)
+    }
+
     /// Names it among the connections of its port.
     pub fn id(&self) -> ConnectionId {
         self.id
@@ -264,7 +287,7 @@ impl<'p> Connection<'p> {
     }
 
     fn check_sending(&self) -> Result<(), SendError> {
-        let state = self.look(self.port, |known| (known.over, known.deaf));
+        let state = self.look(&self.port, |known| (known.over, known.deaf));
         match state {
             Some((None, false)) => Ok(()),
             Some((Some(over), _)) => Err(SendError::Disconnected(over.into())),
@@ -276,16 +299,22 @@ impl<'p> Connection<'p> {
     // ----- receiving -----------------------------------------------------------------------------------------
 
     /// The next message; waits for it. `None`: the other side has sent all.
-    pub fn recv(&self) -> Result<Option<Message<'p>>, ConnectionError> {
+    pub fn recv(&self) -> Result<Option<Message<'_>>, ConnectionError> {
         self.recv_until(None)
     }
 
     /// The next message, or [`ConnectionError::TimedOut`]. `None`: the other side has sent all.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'p>>, ConnectionError> {
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, ConnectionError> {
         self.recv_until(Some(timeout))
     }
 
-    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'p>>, ConnectionError> {
+    /// The next message among those that have arrived: looks for no more, so that it costs nothing when there is none.
+    pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, ConnectionError> {
+        let here = self.look(&self.port, |known| !known.arrivals.is_empty()).unwrap_or(false);
+        Ok(if here { self.take_next()?.map(|(message, _)| message) } else { None })
+    }
+
+    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, ConnectionError> {
         let until = deadline(timeout);
         loop {
             match self.await_arrival(until)? {
@@ -301,12 +330,21 @@ impl<'p> Connection<'p> {
 
     /// Reads what has come, up to the length of `into`, at least one byte; waits for it. 0: the other side has sent all.
     pub fn read(&self, into: &mut [u8]) -> Result<usize, ConnectionError> {
+        self.read_until(into, None)
+    }
+
+    /// The same, or [`ConnectionError::TimedOut`].
+    pub fn read_timeout(&self, into: &mut [u8], timeout: Duration) -> Result<usize, ConnectionError> {
+        self.read_until(into, deadline(Some(timeout)))
+    }
+
+    fn read_until(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
         let mut filled = 0;
         while filled < into.len() {
-            if filled == 0 && !self.await_arrival(None)? {
+            if filled == 0 && !self.await_arrival(until)? {
                 return Ok(0);
             }
-            if filled > 0 && self.look(self.port, |known| known.arrivals.is_empty()).unwrap_or(true) {
+            if filled > 0 && self.look(&self.port, |known| known.arrivals.is_empty()).unwrap_or(true) {
                 break;
             }
             let Some((message, skip)) = self.take_next()? else { continue };
@@ -356,7 +394,7 @@ impl<'p> Connection<'p> {
 
     /// Takes the first of what has come, and how much of it was read before. `None`: it wants memory first, which it has
     /// now been given.
-    fn take_next(&self) -> Result<Option<(Message<'p>, usize)>, ConnectionError> {
+    fn take_next(&self) -> Result<Option<(Message<'_>, usize)>, ConnectionError> {
         let next = {
             let mut client = self.port.client.borrow_mut();
             client.connection(self.id).and_then(|known| {
@@ -367,10 +405,10 @@ impl<'p> Connection<'p> {
         Ok(match next {
             Some((Arrival::Message(envelope, offset), skip)) => {
                 let bytes = self.port.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
-                Some((Message::in_arena(self.port, envelope, bytes, offset), skip))
+                Some((Message::in_arena(&self.port, envelope, bytes, offset), skip))
             }
             Some((Arrival::Owned(envelope, buffer), skip)) => {
-                Some((Message::owned(self.port, envelope, buffer), skip))
+                Some((Message::owned(&self.port, envelope, buffer), skip))
             }
             Some((Arrival::Offer { len, offer, from }, _)) => {
                 if let Err(error) = self.port.accept_offer(len, offer) {
@@ -387,7 +425,7 @@ impl<'p> Connection<'p> {
     }
 
     /// The rest of a message is read later.
-    fn put_back(&self, message: Message<'p>, taken: usize) {
+    fn put_back(&self, message: Message<'_>, taken: usize) {
         let arrival = message.into_arrival();
         if let Some(known) = self.port.client.borrow_mut().connection(self.id) {
             known.taken = taken;
@@ -403,7 +441,7 @@ impl<'p> Connection<'p> {
     }
 
     fn check_over(&self) -> Result<(), ConnectionError> {
-        match self.look(self.port, |known| known.over) {
+        match self.look(&self.port, |known| known.over) {
             Some(Some(over)) => Err(ConnectionError::Disconnected(over.into())),
             Some(None) => Ok(()),
             None => Err(ConnectionError::Closed),
@@ -411,12 +449,12 @@ impl<'p> Connection<'p> {
     }
 }
 
-impl Drop for Connection<'_> {
+impl<P: Deref<Target = Port>> Drop for Connection<P> {
     fn drop(&mut self) {
         if self.port.check_fork().is_err() {
             return;
         }
-        let over = self.look(self.port, |known| known.over.is_some()).unwrap_or(true);
+        let over = self.look(&self.port, |known| known.over.is_some()).unwrap_or(true);
         if !over {
             self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, true).is_ok());
         }
@@ -425,13 +463,13 @@ impl Drop for Connection<'_> {
     }
 }
 
-impl io::Read for Connection<'_> {
+impl<P: Deref<Target = Port>> io::Read for Connection<P> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         Ok(Connection::read(self, into)?)
     }
 }
 
-impl io::Write for Connection<'_> {
+impl<P: Deref<Target = Port>> io::Write for Connection<P> {
     /// Takes all of `bytes`, in messages of 64 KiB.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for piece in bytes.chunks(EAGER_BYTES_MAX as usize) {
@@ -457,7 +495,7 @@ impl From<RecvError> for ConnectionError {
     }
 }
 
-impl std::fmt::Debug for Connection<'_> {
+impl<P: Deref<Target = Port>> std::fmt::Debug for Connection<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("id", &self.id).field("peer", &self.peer).finish()
     }

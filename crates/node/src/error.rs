@@ -188,6 +188,9 @@ pub enum ConnectionError {
     /// Time is up.
     #[error("timed out")]
     TimedOut,
+    /// The node could not open a port for it.
+    #[error("port: {0}")]
+    Port(String),
     /// A message is larger than `message_bytes_max`.
     #[error("message of {len} bytes: larger than message_bytes_max ({max})")]
     TooLarge {
@@ -232,6 +235,7 @@ impl ConnectionError {
             ConnectionError::FirstTooLarge { .. } | ConnectionError::TooLarge { .. } => ErrorCode::TooLarge,
             ConnectionError::Ended => ErrorCode::Disconnected,
             ConnectionError::TimedOut => ErrorCode::TimedOut,
+            ConnectionError::Port(_) => ErrorCode::System,
             ConnectionError::Memory(_) => ErrorCode::Memory,
             ConnectionError::Closed => ErrorCode::Closed,
             ConnectionError::Forked => ErrorCode::Forked,
@@ -246,6 +250,12 @@ impl Disconnect {
             Disconnect::Backlog | Disconnect::NobodyListens | Disconnect::NotAllowed => ErrorCode::Refused,
             Disconnect::Aborted | Disconnect::NodeLost | Disconnect::Deaf => ErrorCode::Disconnected,
         }
+    }
+}
+
+impl From<StartError> for ConnectionError {
+    fn from(error: StartError) -> Self {
+        ConnectionError::Port(error.to_string())
     }
 }
 

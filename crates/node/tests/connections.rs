@@ -5,6 +5,7 @@ use polyrail::{
     ServiceAddress,
 };
 use std::io::{Read, Write};
+use std::ops::Deref;
 use std::time::Duration;
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
@@ -36,18 +37,22 @@ fn listening(node: &Node, backlog: u32) -> Port {
 }
 
 /// Both ends of a connection.
-fn joined<'a>(server: &'a Port, client: &'a Port, how: &Connect<'_>) -> (Connection<'a>, Connection<'a>) {
+fn joined<'a>(
+    server: &'a Port,
+    client: &'a Port,
+    how: &Connect<'_>,
+) -> (Connection<&'a Port>, Connection<&'a Port>) {
     let at_once = Connect { accepted_within: None, ..*how };
     let asking = client.connect_with(SERVICE, &at_once).unwrap();
     let answering = server.accept_timeout(PATIENCE).unwrap();
     (answering, asking)
 }
 
-fn recv(connection: &Connection<'_>) -> Option<Vec<u8>> {
+fn recv<P: Deref<Target = Port>>(connection: &Connection<P>) -> Option<Vec<u8>> {
     connection.recv_timeout(PATIENCE).unwrap().map(|message| message.to_vec())
 }
 
-fn over(connection: &Connection<'_>) -> Disconnect {
+fn over(connection: &Connection<&Port>) -> Disconnect {
     match connection.recv_timeout(PATIENCE) {
         Err(ConnectionError::Disconnected(why)) => why,
         other => panic!("{other:?}"),
@@ -118,12 +123,14 @@ fn a_question_and_its_answer_take_a_connection_of_their_own_each() {
 
 #[test]
 fn a_stream_is_read_in_other_pieces_than_it_was_written() {
-    let (_nodes, server, client) = two_nodes();
+    let (nodes, server, _client) = two_nodes();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 + n / 253) as u8).collect();
     let expected = bytes.clone();
+    let nodes = &nodes;
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut asking = client.connect_stream(SERVICE).unwrap();
+            let mut asking =
+                nodes[1].connect(SERVICE, &Connect { stream: true, ..Connect::default() }).unwrap();
             let (mut rest, mut size) = (&bytes[..], 1);
             while !rest.is_empty() {
                 let piece;

@@ -3,6 +3,8 @@
 //! The receiver binds a service, the sender finds it by name. The node's waiting mode is Polyrail's own, not the
 //! emulation that sockets get.
 
+mod connected;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +14,9 @@ use polyrail::{
     Class, Config, Destination, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait,
 };
 
-use super::{Flow, Listener, Pipe, Pipes, Protocol, Setup};
+pub(super) use connected::{BYTES, MESSAGES};
+
+use super::{Flow, Listener, Pipe, Pipes, Protocol, Setup, Transactor};
 use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
@@ -67,12 +71,24 @@ impl Protocol for Polyrail {
         flows.iter().map(connect).collect()
     }
 
+    fn transactor(&self) -> Option<&dyn Transactor> {
+        Some(self)
+    }
+
     fn composes(&self) -> bool {
         true
     }
 
     fn has_classes(&self) -> bool {
         true
+    }
+}
+
+fn class_of(setup: &Setup) -> Class {
+    match setup.class {
+        FlowClass::Urgent => Class::Urgent,
+        FlowClass::Normal => Class::Normal,
+        FlowClass::Bulk => Class::Bulk,
     }
 }
 
@@ -148,11 +164,7 @@ struct PolyrailPipe {
 
 impl PolyrailPipe {
     fn open(node: &Arc<Node>, setup: &Setup) -> io::Result<Self> {
-        let class = match setup.class {
-            FlowClass::Urgent => Class::Urgent,
-            FlowClass::Normal => Class::Normal,
-            FlowClass::Bulk => Class::Bulk,
-        };
+        let class = class_of(setup);
         let port = node.port().map_err(io::Error::other)?;
         let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
         Ok(Self { port, service, send: setup.send, class, peer: None, _node: node.clone() })
