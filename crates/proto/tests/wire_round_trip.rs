@@ -111,6 +111,33 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn connect()(
+        control: u32, number in 0..1u32 << 30, from in 1..1u32 << 31, to in 1..1u32 << 31, class in 0..=3u8,
+        stream: bool, credit: (u64, u32), service: Option<(u32, u32)>,
+    ) -> Connect {
+        let (end, from, to) = (PortId::accepting_end(number), PortId(from), PortId(to));
+        let service = service.map(|(kind, instance)| ServiceAddress::new(kind, instance));
+        Connect { control, end, from, to, class, stream, credit, service }
+    }
+}
+
+prop_compose! {
+    fn accept()(
+        control: u32, number in 0..1u32 << 30, port in 1..1u32 << 31, refused: bool, credit: (u64, u32),
+        reason in select(vec![RefusedConnect::Backlog, RefusedConnect::NobodyListens, RefusedConnect::NotAllowed]),
+    ) -> Accept {
+        let answer = if refused { Err(reason) } else { Ok(PortId(port)) };
+        Accept { control, end: PortId::accepting_end(number).far_end(), answer, credit }
+    }
+}
+
+prop_compose! {
+    fn shutdown()(control: u32, end in 1u32 << 31..=u32::MAX, messages: u32, sent_all: bool, deaf: bool, abort: bool) -> Shutdown {
+        Shutdown { control, end: PortId(end), messages, sent_all, deaf, abort }
+    }
+}
+
 fn frame() -> impl Strategy<Value = Frame<'static>> {
     let size = 0..=MESSAGE_BYTES_MAX;
     let status = select(vec![LinkStatus::Active, LinkStatus::Standby, LinkStatus::Drain, LinkStatus::Down]);
@@ -147,6 +174,9 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         (any::<(u32, u16)>(), status).prop_map(|((control, link), status)| {
             Frame::LinkSet(LinkSet { control, link: LinkId(link), status, number: control ^ 5 })
         }),
+        connect().prop_map(Frame::Connect),
+        accept().prop_map(Frame::Accept),
+        shutdown().prop_map(Frame::Shutdown),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),
     ]

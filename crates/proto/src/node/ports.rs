@@ -40,7 +40,7 @@ impl Node {
     /// Opens a port with a number that was never used before in this life.
     pub fn open_port(&mut self) -> Result<PortId, PortError> {
         for _ in 0..1_000 {
-            // The upper half belongs to connections (protocol.md §4.15).
+            // The upper half belongs to connections (protocol.md §5.8).
             let id = PortId(self.draw() as u32 & 0x7fff_ffff);
             if id.0 != 0 && !self.ports.contains_key(&id) {
                 self.ports.insert(id, Port::default());

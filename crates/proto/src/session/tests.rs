@@ -43,6 +43,7 @@ fn session(config: &Config, links: &[(LinkStatus, u32)]) -> Session {
 /// The same with packets of at most `mtu` bytes.
 fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> Session {
     let peer = Peer {
+        features: wire::FEATURES,
         node: NodeId(2),
         incarnation: Incarnation(1),
         name: Default::default(),
@@ -202,7 +203,7 @@ fn await_memory_and_credit(session: &mut Session) {
     let class = FLOW.class as u8;
     let message = wire::Message { class, from: FLOW.from, to: FLOW.to, seq: 0, service: None, tag: None };
     let rts = wire::Rts { message, token: 1, total: 1 << 20 };
-    let transfer = session.receiving.transfers.insert(ReceiveTransfer::new(0, 0, &rts));
+    let transfer = session.receiving.transfers.insert(ReceiveTransfer::new(0, PortId(2), 0, &rts));
     session.receiving.waiting.extend(transfer);
     let credit = session.receiving.credits.insert(initial_given(FLOW.to)).unwrap();
     session.receiving.credit_of.insert(FLOW.to, credit);

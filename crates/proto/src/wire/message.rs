@@ -11,7 +11,7 @@ const CLASS_MASK: u8 = 0x03;
 const FLAG_TAG: u8 = 1 << 3;
 const FLAG_SERVICE: u8 = 1 << 5;
 const FLAG_CRC: u8 = 1 << 7;
-/// Unordered, notify, joinable, CRC: laid down in protocol.md §4.15, spoken by no build yet.
+/// Unordered, notify, joinable, CRC: laid down in protocol.md §4.18, spoken by no build yet.
 const FLAGS_RESERVED: u8 = !(CLASS_MASK | FLAG_TAG | FLAG_SERVICE);
 
 /// Header bytes of a TRANSFER FRAGMENT.

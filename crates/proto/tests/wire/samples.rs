@@ -115,6 +115,36 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
         }),
         Frame::Skipped(0x0C),
         Frame::Close(Close { reason: 1 }),
+        Frame::Connect(Connect {
+            control: 16,
+            end: PortId::accepting_end(0x0102),
+            from: PortId(5),
+            to: PortId(7),
+            class: 1,
+            stream: true,
+            credit: (1 << 33, 1_024),
+            service: Some(ServiceAddress::new(100, 3)),
+        }),
+        Frame::Accept(Accept {
+            control: 17,
+            end: PortId::accepting_end(0x0102).far_end(),
+            answer: Ok(PortId(7)),
+            credit: (1 << 20, 2_048),
+        }),
+        Frame::Accept(Accept {
+            control: 18,
+            end: PortId::accepting_end(0x0102).far_end(),
+            answer: Err(RefusedConnect::NobodyListens),
+            credit: (0, 0),
+        }),
+        Frame::Shutdown(Shutdown {
+            control: 19,
+            end: PortId::accepting_end(0x0102),
+            messages: 9,
+            sent_all: true,
+            deaf: false,
+            abort: true,
+        }),
     ]
 }
 
