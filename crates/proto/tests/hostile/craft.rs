@@ -32,7 +32,7 @@ pub fn data(random: &mut Random, live: &Live) -> Vec<u8> {
 }
 
 fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
-    match random.below(22) {
+    match random.below(25) {
         0..=2 => put_message(random, live, out),
         3..=5 => put_fragment(random, live, out),
         6 | 7 => put_transfer_fragment(random, out),
@@ -46,6 +46,7 @@ fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         17 | 18 => put_probe(random, live, out),
         19 => put_bearer_state(random, out),
         20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x23, 0x30, 0x7F])).emit(out),
+        21..=23 => put_connection(random, live, out),
         // A session that is closed is not attacked any further, so this comes rarely.
         _ if random.one_in(60) => Frame::Close(Close { reason: random.below(4) as u16 }).emit(out),
         _ => Frame::TransferAbort(random.below(300) as u32, token(random)).emit(out),
@@ -64,7 +65,7 @@ fn message(random: &mut Random, live: &Live) -> Message {
     Message {
         class: random.below(4) as u8,
         from,
-        to: live.their_port(random),
+        to: if random.one_in(4) { end(random) } else { live.their_port(random) },
         seq,
         service: random.one_in(5).then(|| ServiceAddress::new(1_000, random.next() as u32)),
         tag: random.one_in(3).then(|| random.next()),
@@ -227,6 +228,46 @@ fn put_notice(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
     let status = random.pick(&[LinkStatus::Active, LinkStatus::Standby, LinkStatus::Drain, LinkStatus::Down]);
     let number_there = if random.one_in(2) { sent as u32 } else { random.odd_number() as u32 };
     Frame::LinkSet(LinkSet { control: number, link: LinkId(link), status, number: number_there }).emit(out);
+}
+
+/// An end of a connection, of which there are few.
+fn end(random: &mut Random) -> PortId {
+    let number = if random.one_in(8) { random.odd_number() as u32 } else { random.below(12) as u32 };
+    let end = PortId::accepting_end(number);
+    if random.one_in(3) { end.far_end() } else { end }
+}
+
+fn put_connection(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
+    let (control, end) = (control(random), end(random));
+    let credit = (random.odd_number(), random.odd_number() as u32);
+    match random.below(4) {
+        0 | 1 => Frame::Connect(Connect {
+            control,
+            end: PortId::accepting_end(end.connection_number()),
+            from: live.own_port(random),
+            to: live.their_port(random),
+            class: random.below(4) as u8,
+            stream: random.one_in(2),
+            credit,
+            service: random.one_in(2).then(|| ServiceAddress::new(1_000, 1)),
+        })
+        .emit(out),
+        2 => {
+            let refused = random.one_in(3).then_some(RefusedConnect::Backlog);
+            let answer = refused.map_or(Ok(live.own_port(random)), Err);
+            let end = PortId::accepting_end(end.connection_number()).far_end();
+            Frame::Accept(Accept { control, end, answer, credit }).emit(out);
+        }
+        _ => Frame::Shutdown(Shutdown {
+            control,
+            end,
+            messages: if random.one_in(3) { random.odd_number() as u32 } else { random.below(20) as u32 },
+            sent_all: random.one_in(2),
+            deaf: random.one_in(3),
+            abort: random.one_in(6),
+        })
+        .emit(out),
+    }
 }
 
 fn put_probe(random: &mut Random, live: &Live, out: &mut Vec<u8>) {

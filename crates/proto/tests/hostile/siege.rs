@@ -110,6 +110,7 @@ impl Siege {
     fn open_target(&mut self) {
         self.target_port = self.world.hosts[VICTIM].open_port();
         self.world.hosts[VICTIM].bind(self.target_port, ServiceRange::from(SERVICE));
+        self.world.hosts[VICTIM].listen(self.target_port, 3);
     }
 
     /// A new attacker comes, does its worst in `batches` batches of packets, and goes.

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use super::{Packet, address};
 use polyrail_proto::address::{MediaAddress, Scope, ServiceRange};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{BearerId, BufferId, NodeId, PortAddress, PortId};
+use polyrail_proto::id::{BearerId, BufferId, ConnectionId, NodeId, PortAddress, PortId};
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::{Outcome, Session};
 use polyrail_proto::time::Instant;
@@ -99,6 +99,10 @@ impl Host {
         self.core(|node, _| node.bind(port, range, Scope::Cluster)).expect("a service for programs");
     }
 
+    pub fn listen(&mut self, port: PortId, backlog: u32) {
+        self.core(|node, _| node.listen(port, backlog));
+    }
+
     pub fn close_port(&mut self, now: Instant, port: PortId) {
         self.memory.close(port);
         self.core(|node, memory| node.close_port(now, port, memory));
@@ -176,7 +180,7 @@ impl Host {
             }
         }
         while let Some(event) = self.core(|node, _| node.poll_event()) {
-            self.on_event(event);
+            self.on_event(now, event);
         }
         let mut closing = std::mem::take(&mut self.closing);
         closing.retain(|port| !self.core(|node, _| node.finish_closing(now, *port)));
@@ -214,8 +218,21 @@ impl Host {
         bytes
     }
 
-    fn on_event(&mut self, event: Event) {
+    /// Of the connections that are asked for, one in three is accepted, one refused, and one left to wait.
+    fn on_connect(&mut self, now: Instant, port: PortId, id: ConnectionId) {
+        self.core(|node, memory| match id.end.connection_number() % 3 {
+            0 => drop(node.accept_connection(now, port, id, memory)),
+            1 => node.shut_down(now, port, id, (true, true), memory),
+            _ => {}
+        });
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) {
         match event {
+            Event::Connect { port, id, .. } => self.on_connect(now, port, id),
+            Event::ConnectionEnd { port, id } => {
+                self.core(|node, memory| node.shut_down(now, port, id, (true, true), memory));
+            }
             Event::Message { port, from, tag, buffer, .. } => {
                 self.arrivals.push_back(Arrival { port, from, tag, buffer });
             }
