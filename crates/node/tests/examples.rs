@@ -1,0 +1,52 @@
+//! The examples do what they teach: server and client are two nodes.
+
+#[path = "../examples/file_server.rs"]
+mod file_server;
+#[path = "../examples/request_reply.rs"]
+mod request_reply;
+
+use polyrail::{Config, Node};
+use std::thread;
+
+/// Two nodes on the loopback interface, the second of which knows the first.
+fn two_nodes() -> [Node; 2] {
+    let node = |peers: Vec<String>| {
+        Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
+    };
+    let first = node(vec![]);
+    let bearers = first.status().bearers;
+    let own = bearers.into_iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
+    let second = node(vec![own.address]);
+    [first, second]
+}
+
+#[test]
+fn questions_are_answered() {
+    let [server, client] = two_nodes();
+    thread::spawn(move || request_reply::serve(&server).unwrap());
+    assert_eq!(request_reply::ask(&client, "how long is this?").unwrap(), "17 letters");
+    assert_eq!(request_reply::ask(&client, "and thís").unwrap(), "8 letters");
+}
+
+#[test]
+fn files_arrive_whole_and_names_that_lead_elsewhere_do_not_lead_there() {
+    let folder = std::env::temp_dir().join(format!("polyrail-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let bytes: Vec<u8> = (0..2_500_000_u32).map(|n| (n / 3) as u8).collect();
+    std::fs::write(folder.join("large"), &bytes).unwrap();
+    std::fs::write(folder.join("empty"), []).unwrap();
+    let [server, client] = two_nodes();
+    let served = folder.clone();
+    thread::spawn(move || file_server::serve(&server, &served).unwrap());
+    let get = |name: &str| {
+        let mut copy = Vec::new();
+        file_server::get(&client, name, &mut copy).map(|length| (length, copy)).map_err(|e| e.to_string())
+    };
+    let (length, copy) = get("large").unwrap();
+    assert!(length == bytes.len() as u64 && copy == bytes, "{length} bytes");
+    assert_eq!(get("empty"), Ok((0, vec![])));
+    for name in ["nothing", "../etc/passwd", "/etc/passwd"] {
+        assert_eq!(get(name), Err(format!("{name}: the server has no such file")));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
