@@ -13,6 +13,7 @@ use crate::wait::{Sleeper, Slept};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
+use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use polyrail_shm::Buffer;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -215,6 +216,17 @@ impl Port {
         self.send_with(to.into(), Class::Normal, None, bytes, None)
     }
 
+    /// Sends a copy of `bytes` to every port that has bound something of `range`, each once, on all nodes; at most 64 KiB. One
+    /// copy goes to each node. Messages of one port and class arrive at each in the order sent, whatever their ranges. A port
+    /// without room holds up what follows. If a node is lost meanwhile, that is told as of any message, for each such node.
+    pub fn multicast(&self, range: impl Into<ServiceRange>, bytes: &[u8]) -> Result<(), SendError> {
+        let max = EAGER_BYTES_MAX;
+        if bytes.len() as u64 > max {
+            return Err(SendError::TooLarge { len: bytes.len() as u64, max });
+        }
+        self.send_with(Destination::Multicast(range.into()), Class::Normal, None, bytes, None)
+    }
+
     /// Like `send`, but gives up with [`SendError::Blocked`] after `timeout`.
     pub fn send_timeout(
         &self,
@@ -315,13 +327,9 @@ impl Port {
     /// A message was handed in: drive the engine if it is time, and see whether its destination exists.
     fn sent(&self, to: Destination, number: u64, len: usize) -> Result<(), SendError> {
         let unsure = match to {
-            Destination::Service(service) => {
-                let generation = self.client.borrow().pair.words.names_generation.load();
-                let known = self.known.get() == Some((service, generation));
-                self.known.set(Some((service, generation)));
-                !known
-            }
+            Destination::Service(service) => self.is_unsure_of(service),
             Destination::Port(_) => number == 0,
+            Destination::Multicast(range) => self.is_unsure_of(ServiceAddress::new(range.kind, range.lower)),
             Destination::Connection(_) if self.held.get() => return Ok(()),
             Destination::Connection(_) => false,
         };
@@ -344,6 +352,12 @@ impl Port {
         Ok(())
     }
 
+    /// Whether the names have changed since the last message to `service`.
+    fn is_unsure_of(&self, service: ServiceAddress) -> bool {
+        let generation = self.client.borrow().pair.words.names_generation.load();
+        self.known.replace(Some((service, generation))) != Some((service, generation))
+    }
+
     /// Puts failures aside from what has arrived.
     fn sort_arrivals(&self) {
         let mut client = self.client.borrow_mut();
@@ -361,6 +375,10 @@ impl Port {
         let Some((_, why)) = failures.remove(at) else { return Ok(()) };
         self.known.set(None);
         Err(match (why, to) {
+            (ErrorCode::NoService, Destination::Multicast(range)) => {
+                let service = ServiceAddress::new(range.kind, range.lower);
+                SendError::NoService { service, bound: self.shared.bound() }
+            }
             (ErrorCode::NoService, Destination::Service(service)) => {
                 SendError::NoService { service, bound: self.shared.bound() }
             }

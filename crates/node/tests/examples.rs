@@ -1,5 +1,7 @@
 //! The examples do what they teach: server and client are two nodes.
 
+#[path = "../examples/chat.rs"]
+mod chat;
 #[path = "../examples/file_server.rs"]
 mod file_server;
 #[path = "../examples/request_reply.rs"]
@@ -7,6 +9,9 @@ mod request_reply;
 
 use polyrail::{Config, Node};
 use std::thread;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two nodes on the loopback interface, the second of which knows the first.
 fn two_nodes() -> [Node; 2] {
@@ -49,4 +54,24 @@ fn files_arrive_whole_and_names_that_lead_elsewhere_do_not_lead_there() {
         assert_eq!(get(name), Err(format!("{name}: the server has no such file")));
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn everybody_in_the_room_hears_what_is_said_in_order() {
+    let nodes = two_nodes();
+    let members = [&nodes[0], &nodes[1], &nodes[1]].map(|node| chat::enter(node).unwrap());
+    // Until the first node knows of the members on the second one, it says it to those it knows.
+    members[2].wait_for(polyrail::ServiceAddress::new(1000, 22), Some(PATIENCE)).unwrap();
+    while nodes.iter().any(|node| node.status().services.len() < 3) {
+        members.iter().for_each(|member| assert!(member.try_recv().unwrap().is_none()));
+    }
+    for n in 0..50 {
+        chat::say(&members[1], "bob", &format!("line {n}")).unwrap();
+    }
+    for member in &members {
+        for n in 0..50 {
+            let message = member.recv_timeout(PATIENCE).unwrap().unwrap();
+            assert_eq!(chat::heard(&message), format!("bob: line {n}"));
+        }
+    }
 }

@@ -23,6 +23,9 @@ pub enum SendError {
     /// The connection is over, or its sending half is.
     #[error("not connected")]
     NotConnected,
+    /// The node does not know of messages to several.
+    #[error("node {0}: of a version that takes no messages to several")]
+    Unsupported(NodeId),
 }
 
 /// Why a connection could not even be asked for.

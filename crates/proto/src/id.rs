@@ -51,6 +51,9 @@ const CONNECTION: u32 = 1 << 31;
 const CONNECTING: u32 = 1 << 30;
 
 impl PortId {
+    /// Stands for all who have bound something of a range, where a message goes to no port in particular.
+    pub const MULTICAST: PortId = PortId(0);
+
     /// The accepting end of the connection with this number.
     pub const fn accepting_end(number: u32) -> PortId {
         PortId(CONNECTION | number & (CONNECTING - 1))

@@ -14,6 +14,7 @@ macro_rules! cx {
             drops: &mut $node.drops,
             faults: &mut $node.faults,
             ports: &mut $node.ports,
+            table: &$node.table,
         }
     };
 }
@@ -21,6 +22,7 @@ macro_rules! cx {
 mod connections;
 mod discovery;
 mod handshake;
+mod multicast;
 mod names;
 mod ports;
 
@@ -536,6 +538,10 @@ impl Node {
                 self.slots.len() - 1
             }
         }
+    }
+
+    fn session_with(&self, node: NodeId) -> Option<&Session> {
+        self.slots[*self.by_node.get(&node)?].session.as_deref()
     }
 
     fn session_with_mut(&mut self, node: NodeId) -> Option<&mut Session> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 mod control;
+mod multicast;
 mod outcome;
 mod quiet;
 mod receive;
@@ -25,7 +26,7 @@ use crate::link::send::Item;
 use crate::link::state::{LinkEvent, Transition};
 use crate::link::{Link, LinkSpec};
 use crate::port::Port;
-use crate::service::Feed;
+use crate::service::{Feed, Table};
 use crate::slab::Slab;
 use crate::stats::{Drops, SessionStats};
 use crate::store::Store;
@@ -35,6 +36,7 @@ use crate::wire::{self, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use connection::Connections;
 use control::Control;
+use multicast::Fans;
 use quiet::Quiet;
 use schedule::Schedule;
 use serving::Serving;
@@ -49,6 +51,7 @@ pub(crate) struct Cx<'a> {
     pub drops: &'a mut Drops,
     pub faults: &'a mut BTreeMap<wire::Fault, u64>,
     pub ports: &'a mut BTreeMap<PortId, Port>,
+    pub table: &'a Table,
 }
 
 /// Credit that a port of ours gave to this session.
@@ -102,6 +105,7 @@ struct Receiving {
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
     refuse: VecDeque<Refuse>,
+    fans: Fans,
     /// Ports of the peer that closed lately: late copies of what they sent must not open their flows anew.
     closed: VecDeque<PortId>,
 }
@@ -368,6 +372,7 @@ impl Session {
         for key in keys {
             self.end_receive_flow(store, key);
         }
+        self.receiving.fans.close_port(store, port);
         if let Some(credit) = self.receiving.credit_of.remove(&port) {
             self.receiving.credits.remove(credit);
         }
@@ -383,7 +388,12 @@ impl Session {
             given.gaps = given.gaps.saturating_sub(flow.gaps());
         }
         let mut transfers = Vec::new();
-        flow.end(|buffer| store.discard(buffer), |transfer| transfers.push(transfer));
+        let fans = &mut self.receiving.fans;
+        let discard = |buffer| match key.to {
+            PortId::MULTICAST => fans.discard(store, buffer),
+            _ => store.discard(buffer),
+        };
+        flow.end(discard, |transfer| transfers.push(transfer));
         self.receiving.waiting.retain(|waiting| !transfers.contains(waiting));
         for transfer in transfers {
             if let Some(buffer) = self.receiving.transfers.remove(transfer).and_then(|t| t.buffer()) {

@@ -24,6 +24,10 @@ pub trait Store {
     /// otherwise the message failed, and an event says why.
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool);
 
+    /// The bytes of a message that `port` sent will be released so many times: one copy of it goes to each of several nodes.
+    /// They are needed until the last time, and were delivered if all say so.
+    fn share(&mut self, port: PortId, buffer: BufferId, copies: u32);
+
     /// Whether `port` exists.
     fn has_port(&self, port: PortId) -> bool;
 

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn sending() -> SendTransfer {
-        let message = Outgoing { buffer: BufferId(1), len: 1000, service: None, tag: None };
+        let message = Outgoing { buffer: BufferId(1), len: 1000, service: None, range: None, tag: None };
         SendTransfer::new(0, 0, message)
     }
 

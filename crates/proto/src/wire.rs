@@ -27,10 +27,12 @@ pub use check::{check_of, check_of_parts, finish, put_check, verify, verify_any_
 pub use field::padding;
 pub use frame::{
     Accept, Ack, BearerState, Binding, BindingOp, Bindings, BindingsIter, Close, Connect, Credit, Cts,
-    Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Probe, ProbeKind, ProbeReply,
-    Refuse, RefuseReason, RefusedConnect, Rts, Shutdown, TransferFragment,
+    Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Multicast, Probe, ProbeKind,
+    ProbeReply, Refuse, RefuseReason, RefusedConnect, Rts, Shutdown, TransferFragment,
 };
-pub use handshake::{Beacon, BearerAddress, FEATURE_CONNECTIONS, FEATURES, Hello, Reset, Versions};
+pub use handshake::{
+    Beacon, BearerAddress, FEATURE_CONNECTIONS, FEATURE_MULTICAST, FEATURES, Hello, Reset, Versions,
+};
 pub use header::{
     CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,
     FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,

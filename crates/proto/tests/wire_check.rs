@@ -28,12 +28,13 @@ fn only_flips_in_payloads_go_unnoticed() {
             Frame::Message(message, payload) => (message.header_bytes(), payload.len()),
             Frame::Fragment(fragment, payload) => (fragment.header_bytes(), payload.len()),
             Frame::TransferFragment(_, payload) => (TransferFragment::HEADER_BYTES, payload.len()),
+            Frame::Multicast(multicast, payload) => (multicast.header_bytes(), payload.len()),
             _ => (0, 0),
         };
         payloads.extend(at + head..at + head + len);
         at += frame.emitted_bytes();
     }
-    assert_eq!(payloads.len(), 2 + 3 + 8 + 3);
+    assert_eq!(payloads.len(), 2 + 3 + 8 + 3 + 2 + 4);
     assert_eq!(unnoticed(&packet), payloads);
 }
 

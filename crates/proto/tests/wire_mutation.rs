@@ -50,6 +50,7 @@ fn payloads(packet: &[u8]) -> Vec<Range<usize>> {
         let fixed = match packet[at] {
             1 | 3 => 16,
             2 => 24,
+            0x23 => 32,
             _ => return None,
         };
         let options = if packet[at] == 3 { 0 } else { (packet[at + 1] & 0x28).count_ones() as usize * 8 };

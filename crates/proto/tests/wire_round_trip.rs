@@ -138,6 +138,20 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn multicast()(
+        from: u32, seq: u32, class in 0..=3u8, tag: Option<u64>, range: (u32, u32, u32),
+        offset in prop_oneof![Just(0), 0..=u32::MAX - 2_000], payload in payload(1_500), beyond in 0..500u32,
+    ) -> Frame<'static> {
+        let total = offset + payload.len() as u32 + beyond;
+        let (kind, a, b) = range;
+        let (from, to, tag) = (PortId(from), PortId::MULTICAST, tag.filter(|_| offset == 0));
+        let message = Message { class, from, to, seq, service: None, tag };
+        let range = ServiceRange::new(kind, a.min(b), a.max(b));
+        Frame::Multicast(Multicast { message, range, total, offset }, payload)
+    }
+}
+
 fn frame() -> impl Strategy<Value = Frame<'static>> {
     let size = 0..=MESSAGE_BYTES_MAX;
     let status = select(vec![LinkStatus::Active, LinkStatus::Standby, LinkStatus::Drain, LinkStatus::Down]);
@@ -177,6 +191,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         connect().prop_map(Frame::Connect),
         accept().prop_map(Frame::Accept),
         shutdown().prop_map(Frame::Shutdown),
+        multicast(),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),
     ]

@@ -80,7 +80,8 @@ impl Engine {
                     Some(buffer) => buffer,
                     None => return self.fail(port, cookie, FailureCode::Invalid),
                 };
-                if let Err(error) = self.node.send(now, port, to, class, tag, (buffer, len)) {
+                if let Err(error) = self.node.send(now, port, to, class, tag, (buffer, len), &mut self.store)
+                {
                     use polyrail_proto::Store;
                     self.store.release(port, buffer, false);
                     // Of a connection that is over its port is told once, and not by each message.
@@ -146,7 +147,15 @@ impl Engine {
                 self.store.complete(port, Completion::Connecting { cookie, id, peer });
                 if let Some(body) = buffer {
                     // It was opened just now, so that this can only fail as a whole.
-                    let _ = self.node.send(now, port, Destination::Connection(id), Class::Normal, None, body);
+                    let _ = self.node.send(
+                        now,
+                        port,
+                        Destination::Connection(id),
+                        Class::Normal,
+                        None,
+                        body,
+                        &mut self.store,
+                    );
                 }
                 if last {
                     self.node.shut_down(now, port, id, (true, false), &mut self.store);
@@ -200,6 +209,7 @@ fn code_of(error: SendError) -> FailureCode {
         SendError::NoService(_) => FailureCode::NoService,
         SendError::NoNode(_) => FailureCode::NoNode,
         SendError::TooLarge(_) => FailureCode::TooLarge,
+        SendError::Unsupported(_) => FailureCode::NoNode,
         _ => FailureCode::NotSent,
     }
 }

@@ -295,6 +295,7 @@ const FIRST: u64 = 1 << 22;
 const LAST: u64 = 1 << 23;
 const SENT_ALL: u64 = 1 << 24;
 const DEAF: u64 = 1 << 25;
+const SEVERAL: u64 = 1 << 26;
 
 fn flag(set: bool, flag: u64) -> u64 {
     if set { flag } else { 0 }
@@ -316,14 +317,16 @@ fn to_parts(to: Destination) -> (u64, u64, u64) {
         Destination::Port(to) => (0, to.node.0, to.port.0 as u64),
         Destination::Service(s) => (SERVICE, 0, pair(s.kind, s.instance)),
         Destination::Connection(id) => (CONNECTED, 0, word_of(Some(id))),
+        Destination::Multicast(r) => (SEVERAL, r.kind as u64, pair(r.lower, r.upper)),
     }
 }
 
 fn to_of(head: u64, node: u64, word: u64) -> Destination {
     let (a, b) = unpair(word);
-    match head & (SERVICE | CONNECTED) {
+    match head & (SERVICE | CONNECTED | SEVERAL) {
         0 => Destination::Port(PortAddress { node: NodeId(node), port: PortId(b) }),
         SERVICE => Destination::Service(ServiceAddress::new(a, b)),
+        SEVERAL => Destination::Multicast(ServiceRange::new(node as u32, a, b)),
         _ => Destination::Connection(ConnectionId { session: SessionId(a), end: PortId(b) }),
     }
 }
@@ -596,6 +599,14 @@ mod tests {
                 body: Body::Arena(0),
                 len: 1,
                 cookie: 5,
+            },
+            Command::Send {
+                to: Destination::Multicast(ServiceRange::new(u32::MAX, 1, u32::MAX)),
+                class: Class::Bulk,
+                tag: None,
+                body: Body::Arena(64),
+                len: 65_536,
+                cookie: 9,
             },
             Command::Listen(128),
             Command::Connect {

@@ -138,8 +138,17 @@ pub(super) struct EngineStore {
     last: Option<(PortId, usize)>,
     held: Vec<Option<Buffer>>,
     names_generation: u64,
+    /// Messages of which several copies are under way.
+    shares: BTreeMap<(PortId, BufferId), Share>,
     /// Something is to be published.
     dirty: bool,
+}
+
+/// A message of which several copies are under way.
+struct Share {
+    copies: u32,
+    /// One of them failed.
+    failed: bool,
 }
 
 /// Part of a receiving arena kept for messages that are next in their flow.
@@ -458,6 +467,23 @@ fn run_end(pieces: &[Piece], spacing: Spacing, buffer: BufferId, from: u64) -> O
     rest.is_empty().then_some(next)
 }
 
+impl EngineStore {
+    /// Counts the release of one copy of a message; whether all were delivered, if it was the last.
+    fn last_release(&mut self, port: PortId, buffer: BufferId, delivered: bool) -> Option<bool> {
+        // Nearly always there is none.
+        if self.shares.is_empty() {
+            return Some(delivered);
+        }
+        let Some(share) = self.shares.get_mut(&(port, buffer)) else { return Some(delivered) };
+        share.copies -= 1;
+        share.failed |= !delivered;
+        if share.copies > 0 {
+            return None;
+        }
+        self.shares.remove(&(port, buffer)).map(|share| !share.failed)
+    }
+}
+
 impl Store for EngineStore {
     fn reserve(&mut self, port: PortId, bytes: u64, urgent: bool) -> Option<BufferId> {
         let (index, slot) = self.slot_of(port)?;
@@ -503,7 +529,14 @@ impl Store for EngineStore {
         }
     }
 
+    fn share(&mut self, port: PortId, buffer: BufferId, copies: u32) {
+        if copies > 1 {
+            self.shares.insert((port, buffer), Share { copies, failed: false });
+        }
+    }
+
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool) {
+        let Some(delivered) = self.last_release(port, buffer, delivered) else { return };
         if let Place::Held(at, _) = Place::of(buffer)
             && let Some(entry) = self.held.get_mut(at)
         {

@@ -1,7 +1,7 @@
 //! Sending side of a flow: messages that are not confirmed yet, what of them must go out, and credit.
 
 use super::FlowKey;
-use crate::address::ServiceAddress;
+use crate::address::{ServiceAddress, ServiceRange};
 use crate::id::BufferId;
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
@@ -17,6 +17,8 @@ pub struct Outgoing {
     pub len: u64,
     /// The service that the sender addressed.
     pub service: Option<ServiceAddress>,
+    /// The range of services to all of which it goes.
+    pub range: Option<ServiceRange>,
     /// The sender's tag.
     pub tag: Option<u64>,
 }
@@ -137,6 +139,8 @@ const PART_BYTES_MIN: usize = 128;
 /// Frame header of a whole message and of a piece, without service and tag.
 const WHOLE_HEADER: usize = 16;
 const PART_HEADER: usize = 24;
+/// The same of either if it goes to several.
+const MULTICAST_HEADER: usize = 32;
 /// RTS with service and tag.
 const ANNOUNCE_BYTES: usize = 56;
 
@@ -515,11 +519,13 @@ fn piece(
         return (room >= ANNOUNCE_BYTES).then_some(Take::Announce { seq, message, token: None });
     }
     let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
-    let whole = WHOLE_HEADER + extra + (len as usize).next_multiple_of(8);
+    let several = message.range.is_some();
+    let whole =
+        if several { MULTICAST_HEADER } else { WHOLE_HEADER } + extra + (len as usize).next_multiple_of(8);
     if len == message.len && whole <= room {
         return Some(Take::Whole { seq, message });
     }
-    let header = PART_HEADER + if offset == 0 { extra } else { 0 };
+    let header = if several { MULTICAST_HEADER } else { PART_HEADER } + if offset == 0 { extra } else { 0 };
     let space = room.checked_sub(header)? & !7;
     let fits = (len as usize).min(space);
     // A message that a fresh packet could take whole is cut only when the rest of this packet is worth it.

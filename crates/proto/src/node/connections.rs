@@ -42,7 +42,7 @@ impl Node {
                 let to = self.pick(port, class, service);
                 (to.map_err(|_| ConnectError::NoService(service))?, Some(service))
             }
-            Destination::Connection(_) => return Err(ConnectError::Closed(port)),
+            Destination::Connection(_) | Destination::Multicast(_) => return Err(ConnectError::Closed(port)),
         };
         let credit = self.connection_window(port);
         let slot = *self.by_node.get(&to.node).ok_or(ConnectError::NoNode(to.node))?;

@@ -1,7 +1,7 @@
 //! Ports: where messages enter and leave.
 
 use super::Node;
-use crate::address::ServiceAddress;
+use crate::address::{ServiceAddress, ServiceRange};
 use crate::error::{PortError, SendError};
 use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
@@ -21,6 +21,8 @@ pub enum Destination {
     Service(ServiceAddress),
     /// The other end of a connection of the sending port.
     Connection(ConnectionId),
+    /// Every port that has bound something of the range, each once.
+    Multicast(ServiceRange),
 }
 
 /// Credit that every session has left as long as there is memory at all: bytes and messages.
@@ -97,6 +99,7 @@ impl Node {
         class: Class,
         tag: Option<u64>,
         body: (BufferId, u64),
+        store: &mut dyn Store,
     ) -> Result<(), SendError> {
         let (buffer, len) = body;
         if !self.has_port(port) {
@@ -107,14 +110,22 @@ impl Node {
         }
         let (to, service) = match to {
             Destination::Port(to) => (to, None),
+            Destination::Multicast(range) => {
+                return self.send_to_all(now, port, range, class, tag, body, store);
+            }
             Destination::Service(service) => (self.pick(port, class, service)?, Some(service)),
             Destination::Connection(id) => {
-                return self.send_on(now, port, id, Outgoing { buffer, len, service: None, tag });
+                return self.send_on(
+                    now,
+                    port,
+                    id,
+                    Outgoing { buffer, len, service: None, range: None, tag },
+                );
             }
         };
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
         let key = FlowKey { from: port, to: to.port, class };
-        if !session.send(now, key, Outgoing { buffer, len, service, tag }) {
+        if !session.send(now, key, Outgoing { buffer, len, service, range: None, tag }) {
             return Err(SendError::NoNode(to.node));
         }
         Ok(())

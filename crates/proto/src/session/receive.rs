@@ -1,12 +1,14 @@
 //! Packets in: what each frame does. The `match` in `frame` is the table of contents.
 
 use super::connection::Admission;
+use super::multicast::Fans;
 use super::{Cx, GivenCredit, Notice, Session, initial_given};
+use crate::address::ServiceRange;
 use crate::error::{Failure, Violation};
 use crate::event::Event;
 use crate::flow::receive::{Arrived, Partial, Place, ReceiveFlow, Slot};
 use crate::flow::{Class, FlowKey};
-use crate::id::{ConnectionId, NodeId, PortAddress, PortId, SessionId};
+use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId, SessionId};
 use crate::limits::{self, credit_cost};
 use crate::link::recv::Seen;
 use crate::link::state::LinkEvent;
@@ -126,9 +128,15 @@ impl Session {
 
     pub(super) fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
         match frame {
-            Frame::Message(message, payload) => self.on_message(cx, message, payload),
+            Frame::Message(message, payload) => self.on_message(cx, message, None, payload),
             Frame::Fragment(f, payload) => {
-                self.on_part(cx, &f.message, f.total as u64, f.offset as u64, payload)
+                self.on_part(cx, &f.message, None, f.total as u64, f.offset as u64, payload)
+            }
+            Frame::Multicast(m, payload) if m.total as usize == payload.len() => {
+                self.on_message(cx, &m.message, Some(m.range), payload)
+            }
+            Frame::Multicast(m, payload) => {
+                self.on_part(cx, &m.message, Some(m.range), m.total as u64, m.offset as u64, payload)
             }
             Frame::TransferFragment(f, payload) => self.on_transfer_part(cx, f.transfer.0, f.offset, payload),
             Frame::Ack(ack) => match self.on_ack(cx, ack) {
@@ -166,7 +174,13 @@ impl Session {
 
     // ----- messages ------------------------------------------------------------------------------------------
 
-    fn on_message(&mut self, cx: &mut Cx<'_>, m: &Message, payload: &[u8]) -> Taken {
+    fn on_message(
+        &mut self,
+        cx: &mut Cx<'_>,
+        m: &Message,
+        range: Option<ServiceRange>,
+        payload: &[u8],
+    ) -> Taken {
         let key = match self.receive_flow(cx, m) {
             Ok(key) => key,
             Err(taken) => return taken,
@@ -176,8 +190,8 @@ impl Session {
             Place::Old => self.duplicate(cx, key, m, payload),
             Place::Beyond => breach(Violation::BeyondWindow),
             Place::At(at) => match flow.peek(at) {
-                None | Some(Slot::Empty) => self.store_whole(cx, key, at, m, payload),
-                Some(Slot::Partial(_)) => self.on_part(cx, m, payload.len() as u64, 0, payload),
+                None | Some(Slot::Empty) => self.store_whole(cx, key, at, m, range, payload),
+                Some(Slot::Partial(_)) => self.on_part(cx, m, range, payload.len() as u64, 0, payload),
                 Some(_) => self.duplicate(cx, key, m, payload),
             },
         }
@@ -193,29 +207,39 @@ impl Session {
             cx.store.place(buffer, 0, _payload);
             let arrived = Arrived { buffer, len: _payload.len() as u64, service: _m.service, tag: _m.tag };
             if let Some(flow) = self.receiving.flows.get(_flow) {
-                deliver(cx.events, (self.peer.node, self.index), flow, arrived);
+                deliver(cx.events, &mut self.receiving.fans, (self.peer.node, self.index), flow, arrived);
             }
         }
         Taken::Yes
     }
 
-    fn store_whole(&mut self, cx: &mut Cx<'_>, key: u32, at: usize, m: &Message, payload: &[u8]) -> Taken {
+    fn store_whole(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: u32,
+        at: usize,
+        m: &Message,
+        range: Option<ServiceRange>,
+        payload: &[u8],
+    ) -> Taken {
         let len = payload.len() as u64;
         let Some(gaps) = self.admit(key, at, credit_cost(len)) else {
             return breach(Violation::BeyondCredit);
         };
-        let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
-        let Some(buffer) = cx.store.reserve(owner, len, at == 0) else {
+        let Some(buffer) = self.reserve(cx, key, range, len, at == 0) else {
             return self.refuse(m, RefuseReason::NoRoom);
         };
-        cx.store.place(buffer, 0, payload);
+        match range {
+            Some(_) => self.receiving.fans.place(cx.store, buffer, 0, payload),
+            None => cx.store.place(buffer, 0, payload),
+        }
         let arrived = Arrived { buffer, len, service: m.service, tag: m.tag };
         let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
         let credit = flow.credit;
         if at == 0 {
             flow.pass();
             self.stats.messages_received += 1;
-            deliver(cx.events, (self.peer.node, self.index), flow, arrived);
+            deliver(cx.events, &mut self.receiving.fans, (self.peer.node, self.index), flow, arrived);
             let more = !flow.is_empty();
             self.charge(cx, credit, credit_cost(len), gaps);
             if more {
@@ -232,7 +256,15 @@ impl Session {
         Taken::Yes
     }
 
-    fn on_part(&mut self, cx: &mut Cx<'_>, m: &Message, total: u64, offset: u64, payload: &[u8]) -> Taken {
+    fn on_part(
+        &mut self,
+        cx: &mut Cx<'_>,
+        m: &Message,
+        range: Option<ServiceRange>,
+        total: u64,
+        offset: u64,
+        payload: &[u8],
+    ) -> Taken {
         if total == 0 || total > limits::EAGER_BYTES_MAX || offset + payload.len() as u64 > total {
             return breach(Violation::Inconsistent);
         }
@@ -251,8 +283,7 @@ impl Session {
             let Some(gaps) = self.admit(key, at, credit_cost(total)) else {
                 return breach(Violation::BeyondCredit);
             };
-            let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
-            let Some(buffer) = cx.store.reserve(owner, total, at == 0) else {
+            let Some(buffer) = self.reserve(cx, key, range, total, at == 0) else {
                 return self.refuse(m, RefuseReason::NoRoom);
             };
             let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
@@ -274,7 +305,11 @@ impl Session {
             return Taken::No;
         }
         for (from, to) in partial.got.missing(offset, end) {
-            cx.store.place(partial.buffer, from, &payload[(from - offset) as usize..(to - offset) as usize]);
+            let piece = &payload[(from - offset) as usize..(to - offset) as usize];
+            match range {
+                Some(_) => self.receiving.fans.place(cx.store, partial.buffer, from, piece),
+                None => cx.store.place(partial.buffer, from, piece),
+            }
         }
         partial.got.insert(offset, end);
         if offset == 0 {
@@ -386,13 +421,13 @@ impl Session {
         let Some(flow) = self.receiving.flows.get_mut(key) else { return };
         while let Some(arrived) = flow.pop() {
             self.stats.messages_received += 1;
-            deliver(cx.events, (self.peer.node, self.index), flow, arrived);
+            deliver(cx.events, &mut self.receiving.fans, (self.peer.node, self.index), flow, arrived);
         }
         let to = flow.key.to;
         #[cfg(feature = "planted")]
         if cx.config.planted(crate::planted::Planted::ReorderedDelivery) {
             while let Some(arrived) = flow.pop_any() {
-                deliver(cx.events, (self.peer.node, self.index), flow, arrived);
+                deliver(cx.events, &mut self.receiving.fans, (self.peer.node, self.index), flow, arrived);
             }
         }
         self.offer_head(cx, key);
@@ -448,8 +483,26 @@ impl Session {
         Ok(k)
     }
 
+    /// Memory for a message that has come.
+    fn reserve(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: u32,
+        range: Option<ServiceRange>,
+        len: u64,
+        urgent: bool,
+    ) -> Option<BufferId> {
+        match range {
+            Some(range) => self.reserve_for_all(cx, range, len, urgent),
+            None => cx.store.reserve(self.receiving.flows.get(key)?.owner, len, urgent),
+        }
+    }
+
     /// The port that a message is for, which is that of an end if it comes by a connection.
     fn owner_of(&mut self, cx: &mut Cx<'_>, m: &Message) -> Result<PortId, Taken> {
+        if m.to == PortId::MULTICAST {
+            return Ok(m.to);
+        }
         if !m.to.is_connection() {
             return if cx.store.has_port(m.to) {
                 Ok(m.to)
@@ -487,10 +540,15 @@ impl Session {
         given.received_bytes += cost;
         given.received_messages += 1;
         given.gaps = given.gaps.saturating_add_signed(gaps);
-        // What a connection may send depends on what its application has read, not on what is free.
-        if !given.wanted && !given.port.is_connection() && runs_low(given) {
-            given.wanted = true;
-            self.credit_wanted.push(given.port);
+        match given.port {
+            PortId::MULTICAST => self.refresh_multicast_credit(),
+            // What a connection may send depends on what its application has read, not on what is free.
+            port if port.is_connection() => {}
+            port if !given.wanted && runs_low(given) => {
+                given.wanted = true;
+                self.credit_wanted.push(port);
+            }
+            _ => {}
         }
     }
 
@@ -669,6 +727,7 @@ fn runs_low(given: &GivenCredit) -> bool {
 
 fn deliver(
     events: &mut VecDeque<Event>,
+    fans: &mut Fans,
     (node, session): (NodeId, SessionId),
     flow: &ReceiveFlow,
     arrived: Arrived,
@@ -676,6 +735,9 @@ fn deliver(
     let Arrived { buffer, len, service, tag } = arrived;
     let (port, class) = (flow.owner, flow.key.class);
     let from = PortAddress { node, port: flow.key.from };
+    if port == PortId::MULTICAST {
+        return fans.deliver(events, from, flow, arrived);
+    }
     let connection = flow.key.to.is_connection().then_some(ConnectionId { session, end: flow.key.to });
     events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len });
 }

@@ -25,6 +25,7 @@ impl Store for Memory {
     fn place(&mut self, _: BufferId, _: u64, _: &[u8]) {}
     fn discard(&mut self, _: BufferId) {}
     fn release(&mut self, _: PortId, _: BufferId, _: bool) {}
+    fn share(&mut self, _: PortId, _: BufferId, _: u32) {}
     fn has_port(&self, _: PortId) -> bool {
         true
     }
@@ -71,7 +72,7 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
 const FLOW: FlowKey = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
 
 fn send(session: &mut Session, bytes: u64) {
-    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None };
+    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None };
     assert!(session.send(NOW, FLOW, message));
 }
 
@@ -86,6 +87,7 @@ fn with_cx<R>(config: &Config, call: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         drops: &mut drops,
         faults: &mut faults,
         ports: &mut BTreeMap::new(),
+        table: &crate::service::Table::new(NodeId(1)),
     })
 }
 

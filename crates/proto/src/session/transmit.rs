@@ -13,7 +13,9 @@ use crate::time::Instant;
 use crate::train::{Train, TrainId};
 use crate::transfer::{self, SendTransfer};
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
-use crate::wire::{self, Fragment, Header, Message, PacketType, Probe, ProbeKind, TransferFragment};
+use crate::wire::{
+    self, Fragment, Header, Message, Multicast, PacketType, Probe, ProbeKind, TransferFragment,
+};
 
 /// What became of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -579,10 +581,19 @@ impl Session {
             service: m.service,
             tag: m.tag,
         };
+        let several = |seq: u64, m: &Outgoing, range, offset| Multicast {
+            message: frame(seq, m),
+            range,
+            total: m.len as u32,
+            offset,
+        };
         match take {
             Take::Whole { seq, message } => {
-                let m = frame(seq, &message);
-                fill.train.with_head(|head| m.emit(head, message.len as usize));
+                let len = message.len as usize;
+                fill.train.with_head(|head| match message.range {
+                    None => frame(seq, &message).emit(head, len),
+                    Some(range) => several(seq, &message, range, 0).emit(head, len),
+                });
                 fill.train.body(message.buffer, 0, message.len as usize);
                 fill.item(Item::Messages { flow: key, first: seq, count: 1 });
                 message.len + 24
@@ -596,7 +607,10 @@ impl Session {
                 #[cfg(not(feature = "planted"))]
                 let cut = false;
                 let carried = len as usize - cut as usize;
-                fill.train.with_head(|head| f.emit(head, carried));
+                fill.train.with_head(|head| match message.range {
+                    None => f.emit(head, carried),
+                    Some(range) => several(seq, &message, range, offset).emit(head, carried),
+                });
                 fill.train.body(message.buffer, offset as u64, carried);
                 fill.item(Item::Fragment { flow: key, seq, offset, len });
                 len as u64 + 24

@@ -23,7 +23,6 @@ pub(crate) mod kind {
     pub const CONNECT: u8 = 0x20;
     pub const ACCEPT: u8 = 0x21;
     pub const SHUTDOWN: u8 = 0x22;
-    /// Reserved, but known to the checksum: its payload is left out as that of a message.
     pub const MULTICAST: u8 = 0x23;
     pub const CLOSE: u8 = 0x80;
 }
@@ -53,6 +52,20 @@ pub struct Message {
 pub struct Fragment {
     /// As in a whole message; service and tag are present in every piece that has offset 0, and only there.
     pub message: Message,
+    /// Bytes of the whole message.
+    pub total: u32,
+    /// Where this piece belongs.
+    pub offset: u32,
+}
+
+/// A piece of a message to all who have bound something of a range (protocol.md §4.18). `message.to` is
+/// [`PortId::MULTICAST`], and its service is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multicast {
+    /// Sender, class, number; the tag is present in the piece with offset 0, and only there.
+    pub message: Message,
+    /// The range.
+    pub range: ServiceRange,
     /// Bytes of the whole message.
     pub total: u32,
     /// Where this piece belongs.
@@ -430,6 +443,8 @@ pub enum Frame<'a> {
     Accept(Accept),
     /// 0x22
     Shutdown(Shutdown),
+    /// 0x23
+    Multicast(Multicast, &'a [u8]),
     /// 0x80
     Close(Close),
     /// A frame with a reserved layout that this build does not speak yet, or an unknown one of the skippable half.

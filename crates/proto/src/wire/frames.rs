@@ -3,7 +3,7 @@
 use super::field::{Draft, fault, pad, padded};
 use super::frame::{
     Accept, Ack, BearerState, Bindings, Close, Connect, Credit, Cts, Fragment, Frame, Frames, LinkSet,
-    Message, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
+    Message, Multicast, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
 };
 use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
 use super::{Fault, Malformed};
@@ -99,6 +99,10 @@ fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         kind::CONNECT => Frame::Connect(Connect::parse(frame)?),
         kind::ACCEPT => Frame::Accept(Accept::parse(frame)?),
         kind::SHUTDOWN => Frame::Shutdown(Shutdown::parse(frame)?),
+        kind::MULTICAST => {
+            let (multicast, payload) = Multicast::parse(frame)?;
+            Frame::Multicast(multicast, payload)
+        }
         kind::CLOSE => Frame::Close(Close::parse(frame)?),
         _ if kind >= CRITICAL => return Err(fault(Fault::CriticalFrame(kind), 0)),
         _ => Frame::Skipped(kind),
@@ -143,6 +147,10 @@ impl Frame<'_> {
             Frame::Connect(connect) => connect.emit(out),
             Frame::Accept(accept) => accept.emit(out),
             Frame::Shutdown(shutdown) => shutdown.emit(out),
+            Frame::Multicast(multicast, payload) => {
+                multicast.emit(out, payload.len());
+                emit_payload(multicast.header_bytes(), payload, out);
+            }
             Frame::Close(close) => close.emit(out),
             Frame::Skipped(kind) => {
                 Draft::<8>::frame(*kind, 0, FRAME_HEADER_BYTES).zero(4).end(out);
@@ -170,6 +178,7 @@ impl Frame<'_> {
             Frame::Connect(_) => Connect::BYTES,
             Frame::Accept(_) => Accept::BYTES,
             Frame::Shutdown(_) => Shutdown::BYTES,
+            Frame::Multicast(multicast, payload) => padded(multicast.header_bytes() + payload.len()),
             Frame::Close(_) => Close::BYTES,
             Frame::Skipped(_) => padded(FRAME_HEADER_BYTES),
         }

@@ -11,8 +11,10 @@ pub const BEARERS_MAX: usize = 16;
 
 /// Feature bit: connections (protocol.md §5.8).
 pub const FEATURE_CONNECTIONS: u64 = 1 << 0;
+/// Feature bit: messages to ranges of services (protocol.md §5.9).
+pub const FEATURE_MULTICAST: u64 = 1 << 1;
 /// What this build knows beside wire version 1.
-pub const FEATURES: u64 = FEATURE_CONNECTIONS;
+pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST;
 
 /// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,16 +2,16 @@
 //! emitted here; the sender gathers it from where it lies.
 
 use super::field::{Draft, fault, u32_at, u64_at};
-use super::frame::{Fragment, MESSAGE_BYTES_MAX, Message, TransferFragment, kind};
+use super::frame::{Fragment, MESSAGE_BYTES_MAX, Message, Multicast, TransferFragment, kind};
 use super::{Fault, Malformed};
-use crate::address::ServiceAddress;
+use crate::address::{ServiceAddress, ServiceRange};
 use crate::id::{PortId, TransferId};
 
 const CLASS_MASK: u8 = 0x03;
 const FLAG_TAG: u8 = 1 << 3;
 const FLAG_SERVICE: u8 = 1 << 5;
 const FLAG_CRC: u8 = 1 << 7;
-/// Unordered, notify, joinable, CRC: laid down in protocol.md §4.18, spoken by no build yet.
+/// Unordered, notify, joinable, CRC: laid down in protocol.md §4.19, spoken by no build yet.
 const FLAGS_RESERVED: u8 = !(CLASS_MASK | FLAG_TAG | FLAG_SERVICE);
 
 /// Header bytes of a TRANSFER FRAGMENT.
@@ -158,6 +158,66 @@ impl Fragment {
             return Err(fault(Fault::Value, 20));
         }
         Ok((fragment, payload))
+    }
+}
+
+impl Multicast {
+    const FIXED_BYTES: usize = 32;
+
+    /// Bytes before the payload: 32, and the tag in a piece with offset 0.
+    pub const fn header_bytes(&self) -> usize {
+        Multicast::FIXED_BYTES + options_bytes(self.flags())
+    }
+
+    const fn flags(&self) -> u8 {
+        self.message.class_flags() | if self.offset == 0 { self.message.tag_flag() } else { 0 }
+    }
+
+    /// Appends the frame header of this piece with `payload_len` bytes, which the caller adds, and their padding.
+    pub fn emit(&self, out: &mut Vec<u8>, payload_len: usize) {
+        Draft::<{ Multicast::FIXED_BYTES }>::frame(
+            kind::MULTICAST,
+            self.flags(),
+            self.header_bytes() + payload_len,
+        )
+        .u32(self.message.from.0)
+        .u32(self.message.seq)
+        .u32(self.range.kind)
+        .u32(self.range.lower)
+        .u32(self.range.upper)
+        .u32(self.total)
+        .u32(self.offset)
+        .end(out);
+        if let Some(tag) = self.message.tag.filter(|_| self.offset == 0) {
+            out.extend_from_slice(&tag.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn parse(frame: &[u8]) -> Result<(Multicast, &[u8]), Malformed> {
+        if frame.len() < Multicast::FIXED_BYTES {
+            return Err(fault(Fault::FrameLength, 2));
+        }
+        let flags = frame[1];
+        if flags & !(CLASS_MASK | FLAG_TAG) != 0 {
+            return Err(fault(Fault::Reserved, 1));
+        }
+        let (total, offset) = (u32_at(frame, 24), u32_at(frame, 28));
+        if flags & FLAG_TAG != 0 && offset != 0 {
+            return Err(fault(Fault::Value, 1));
+        }
+        let start = Multicast::FIXED_BYTES + options_bytes(flags);
+        let payload = frame.get(start..).ok_or(fault(Fault::FrameLength, 2))?;
+        let tag = (flags & FLAG_TAG != 0).then(|| u64_at(frame, Multicast::FIXED_BYTES));
+        let range = ServiceRange::new(u32_at(frame, 12), u32_at(frame, 16), u32_at(frame, 20));
+        if range.lower > range.upper {
+            return Err(fault(Fault::Value, 20));
+        }
+        if u64::from(offset) + payload.len() as u64 > u64::from(total) {
+            return Err(fault(Fault::Value, 28));
+        }
+        let (from, to, seq) = (PortId(u32_at(frame, 4)), PortId::MULTICAST, u32_at(frame, 8));
+        let message = Message { class: flags & CLASS_MASK, from, to, seq, service: None, tag };
+        Ok((Multicast { message, range, total, offset }, payload))
     }
 }
 

@@ -153,6 +153,11 @@ impl Display for Frame<'_> {
                 }
                 write!(f, " after {}", shutdown.messages)
             }
+            Frame::Multicast(multicast, payload) => {
+                let (from, total) = (u64::from(multicast.offset), multicast.total);
+                write!(f, "multicast {} range {}", multicast.message, multicast.range)?;
+                write!(f, " bytes {from}..{} of {total}", from + payload.len() as u64)
+            }
             Frame::Close(close) => write!(f, "close reason {}", close.reason),
             Frame::Skipped(kind) => write!(f, "skipped {kind:#04x}"),
         }

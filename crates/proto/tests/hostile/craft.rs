@@ -32,7 +32,7 @@ pub fn data(random: &mut Random, live: &Live) -> Vec<u8> {
 }
 
 fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
-    match random.below(25) {
+    match random.below(27) {
         0..=2 => put_message(random, live, out),
         3..=5 => put_fragment(random, live, out),
         6 | 7 => put_transfer_fragment(random, out),
@@ -45,8 +45,9 @@ fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         16 => put_notice(random, live, out),
         17 | 18 => put_probe(random, live, out),
         19 => put_bearer_state(random, out),
-        20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x23, 0x30, 0x7F])).emit(out),
+        20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x24, 0x30, 0x7F])).emit(out),
         21..=23 => put_connection(random, live, out),
+        24 | 25 => put_multicast(random, live, out),
         // A session that is closed is not attacked any further, so this comes rarely.
         _ if random.one_in(60) => Frame::Close(Close { reason: random.below(4) as u16 }).emit(out),
         _ => Frame::TransferAbort(random.below(300) as u32, token(random)).emit(out),
@@ -228,6 +229,21 @@ fn put_notice(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
     let status = random.pick(&[LinkStatus::Active, LinkStatus::Standby, LinkStatus::Drain, LinkStatus::Down]);
     let number_there = if random.one_in(2) { sent as u32 } else { random.odd_number() as u32 };
     Frame::LinkSet(LinkSet { control: number, link: LinkId(link), status, number: number_there }).emit(out);
+}
+
+fn put_multicast(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
+    let payload = bytes(random, 100);
+    let total = random.pick(&[payload.len() as u32, 0, 1, 100, 1_400, 65_536, 65_537, u32::MAX]);
+    let room = total.saturating_sub(payload.len() as u32);
+    let offset = random.pick(&[0, 0, 1, room / 2, room]);
+    let mut message = Message { to: PortId::MULTICAST, service: None, ..message(random, live) };
+    if offset > 0 {
+        message.tag = None;
+    }
+    let instance = random.below(4) as u32;
+    let range =
+        ServiceRange::new(random.pick(&[1_000, 1_000, 2_000]), instance, random.next() as u32 | instance);
+    Frame::Multicast(Multicast { message, range, total, offset }, &payload).emit(out);
 }
 
 /// An end of a connection, of which there are few.

@@ -145,6 +145,24 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
             deaf: false,
             abort: true,
         }),
+        Frame::Multicast(
+            Multicast {
+                message: Message { class: 1, to: PortId::MULTICAST, service: None, ..full },
+                range: ServiceRange::new(100, 3, 9),
+                total: 12,
+                offset: 0,
+            },
+            b"hi",
+        ),
+        Frame::Multicast(
+            Multicast {
+                message: Message { to: PortId::MULTICAST, ..plain },
+                range: ServiceRange::new(100, 3, 9),
+                total: 12,
+                offset: 8,
+            },
+            b"abcd",
+        ),
     ]
 }
 

@@ -11,6 +11,8 @@ pub const PORT_MESSAGES: u64 = 4_096;
 
 #[derive(Default)]
 pub struct Memory {
+    /// Copies under way beside the one that ends a message.
+    more_copies: BTreeMap<BufferId, u32>,
     ports: BTreeMap<PortId, Room>,
     received: BTreeMap<BufferId, (PortId, Vec<u8>)>,
     sent: BTreeMap<BufferId, (PortId, Vec<u8>)>,
@@ -118,7 +120,16 @@ impl Store for Memory {
         self.uncharge(port, bytes.len() as u64);
     }
 
+    fn share(&mut self, _: PortId, buffer: BufferId, copies: u32) {
+        self.more_copies.insert(buffer, copies - 1);
+    }
+
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool) {
+        if let Some(more) = self.more_copies.get_mut(&buffer).filter(|more| **more > 0) {
+            *more -= 1;
+            return;
+        }
+        self.more_copies.remove(&buffer);
         let (owner, _) = self.sent.remove(&buffer).expect("a message is released once");
         assert_eq!(owner, port, "a message is released for the port that sent it");
         if delivered { self.confirmed += 1 } else { self.failed += 1 }

@@ -34,6 +34,7 @@ impl Store for Ledger {
     fn release(&mut self, port: PortId, _: BufferId, delivered: bool) {
         self.released.push((port, delivered));
     }
+    fn share(&mut self, _: PortId, _: BufferId, _: u32) {}
     fn has_port(&self, port: PortId) -> bool {
         port != PortId(404)
     }
@@ -63,7 +64,16 @@ impl Receiver {
         let (events, drops, faults) = (&mut self.events, &mut self.drops, &mut self.faults);
         call(
             &mut self.session,
-            &mut Cx { now: NOW, config, store, events, drops, faults, ports: &mut BTreeMap::new() },
+            &mut Cx {
+                now: NOW,
+                config,
+                store,
+                events,
+                drops,
+                faults,
+                ports: &mut BTreeMap::new(),
+                table: &crate::service::Table::new(crate::id::NodeId(1)),
+            },
         )
     }
 
@@ -330,7 +340,7 @@ fn a_refusal_fails_the_messages_of_its_flow_unless_there_is_only_no_room() {
     ] {
         let mut receiver = Receiver::new();
         for key in [FLOW, FLOW, other] {
-            let message = Outgoing { buffer: BufferId(1), len: 8, service: None, tag: None };
+            let message = Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None };
             assert!(receiver.session.send(NOW, key, message));
         }
         let (from, to, class) = (FLOW.from, FLOW.to, FLOW.class as u8);

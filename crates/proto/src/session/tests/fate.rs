@@ -17,6 +17,7 @@ fn told(session: &mut Session, train: &Train, outcome: Outcome) -> Vec<Event> {
         drops: drops_of,
         faults: faults_of,
         ports: &mut BTreeMap::new(),
+        table: &crate::service::Table::new(crate::id::NodeId(1)),
     };
     session.handle_sent(&mut cx, train, outcome);
     events.into()

@@ -171,6 +171,7 @@ fn receive<R>(
             drops: drops_of,
             faults,
             ports: &mut BTreeMap::new(),
+            table: &crate::service::Table::new(NodeId(1)),
         },
     );
     (told, events.into(), drops)
@@ -336,7 +337,11 @@ fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
     let mut session = session(&config, &[(Active, 0)]);
     let other = FlowKey { to: PortId(9), ..FLOW };
     for key in [FLOW, other] {
-        assert!(session.send(NOW, key, Outgoing { buffer: BufferId(1), len: 8, service: None, tag: None }));
+        assert!(session.send(
+            NOW,
+            key,
+            Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None }
+        ));
         let (from, to, class) = (key.from, key.to, key.class as u8);
         let reason = wire::RefuseReason::NoRoom;
         let refuse = wire::Refuse { control: 0, from, to, seq: 0, class, reason, retry_after_us: 500 };
@@ -418,6 +423,7 @@ fn a_link_that_confirms_nothing_is_in_doubt_then_suspect_then_dead() {
             drops: drops_of,
             faults: faults_of,
             ports: &mut BTreeMap::new(),
+            table: &crate::service::Table::new(NodeId(1)),
         };
         session.handle_timeout(&mut cx);
         let link = &mut session.links[0];

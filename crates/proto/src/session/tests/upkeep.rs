@@ -7,7 +7,7 @@ use crate::link::state::LinkState;
 use crate::wire::Frame;
 
 fn message(bytes: u64) -> Outgoing {
-    Outgoing { buffer: BufferId(1), len: bytes, service: None, tag: None }
+    Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None }
 }
 
 fn key(from: u32, to: u32) -> FlowKey {
@@ -250,6 +250,7 @@ fn a_carrier_concerns_the_links_over_its_bearer() {
             drops: drops_of,
             faults: faults_of,
             ports: &mut BTreeMap::new(),
+            table: &crate::service::Table::new(crate::id::NodeId(1)),
         };
         session.handle_carrier(&mut cx, BearerId(bearer), carrier);
         (events.len(), [0, 1].map(|link: usize| session.links[link].usable()))
