@@ -133,7 +133,7 @@ fn table() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
         ("connection refused for no known reason", with(single(22), 40, &[9]), Value, 40),
         ("shutdown of a port", with(single(23), 35, &[0]), Value, 32),
         ("multicast range upside down", with(single(24), 40, &[10]), Value, 44),
-        ("piece beyond its multicast", with(single(25), 48, &[11]), Value, 52),
+        ("piece beyond its multicast", with(single(25), 48, &[15]), Value, 52),
         ("tag in a later piece of a multicast", with(single(25), 25, &[0x0A]), Value, 25),
         ("multicast without order", with(single(24), 25, &[0x0D]), Reserved, 25),
         ("beacon of nobody", with(beacon(), 32, &[0; 8]), Value, 32),

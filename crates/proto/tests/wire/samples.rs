@@ -158,10 +158,10 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
             Multicast {
                 message: Message { to: PortId::MULTICAST, ..plain },
                 range: ServiceRange::new(100, 3, 9),
-                total: 12,
+                total: 16,
                 offset: 8,
             },
-            b"abcd",
+            b"abcdefgh",
         ),
     ]
 }
