@@ -46,7 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = Node::embed(Config::new().insecure().interfaces([interface]))?;
     match (args[0].as_str(), args.get(2)) {
         ("serve", None) => serve(&node),
-        ("ask", Some(text)) => Ok(println!("{}", ask(&node, text)?)),
+        ("ask", Some(text)) => {
+            println!("{}", ask(&node, text)?);
+            Ok(())
+        }
         _ => Err(usage.into()),
     }
 }

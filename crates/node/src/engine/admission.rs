@@ -80,7 +80,8 @@ impl Engine {
                     Some(buffer) => buffer,
                     None => return self.fail(port, cookie, FailureCode::Invalid),
                 };
-                if let Err(error) = self.node.send(now, port, to, class, tag, (buffer, len), &mut self.store)
+                if let Err(error) =
+                    self.node.send(now, port, to, (class, tag), (buffer, len), &mut self.store)
                 {
                     use polyrail_proto::Store;
                     self.store.release(port, buffer, false);
@@ -151,8 +152,7 @@ impl Engine {
                         now,
                         port,
                         Destination::Connection(id),
-                        Class::Normal,
-                        None,
+                        (Class::Normal, None),
                         body,
                         &mut self.store,
                     );

@@ -559,99 +559,78 @@ fn ended_of(value: u64) -> Ended {
 mod tests {
     use super::*;
 
+    const TO: PortAddress = PortAddress { node: NodeId(0xdead_beef_0000_0001), port: PortId(77) };
+    const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
+    const ID: ConnectionId =
+        ConnectionId { session: SessionId(0x1_0002), end: PortId::accepting_end(3).far_end() };
+
+    fn send(to: Destination, body: Body, tag: Option<u64>) -> Command {
+        Command::Send { to, class: Class::Bulk, tag, body, len: 1 << 30, cookie: 4 }
+    }
+
     #[test]
-    fn commands_and_completions_survive_their_entries() {
-        let to = PortAddress { node: NodeId(0xdead_beef_0000_0001), port: PortId(77) };
-        let service = ServiceAddress::new(1000, 7);
-        let id = ConnectionId { session: SessionId(0x1_0002), end: PortId::accepting_end(3).far_end() };
+    fn commands_survive_their_entries() {
+        let connect = |to, first, last| Command::Connect {
+            to,
+            class: Class::Urgent,
+            stream: last,
+            first,
+            last,
+            cookie: 6,
+        };
         for command in [
-            Command::Send {
-                to: Destination::Port(to),
-                class: Class::Bulk,
-                tag: None,
-                body: Body::Arena(4096),
-                len: 12,
-                cookie: 3,
-            },
-            Command::Send {
-                to: Destination::Port(to),
-                class: Class::Normal,
-                tag: None,
-                body: Body::Spaced(65_536),
-                len: 1 << 20,
-                cookie: 4,
-            },
-            Command::Send {
-                to: Destination::Service(service),
-                class: Class::Urgent,
-                tag: Some(9),
-                body: Body::Exchanged(5),
-                len: 1 << 30,
-                cookie: 4,
-            },
+            send(Destination::Port(TO), Body::Arena(4096), None),
+            send(Destination::Port(TO), Body::Spaced(65_536), None),
+            send(Destination::Service(SERVICE), Body::Exchanged(5), Some(9)),
+            send(Destination::Connection(ID), Body::Arena(0), Some(1)),
+            send(Destination::Multicast(ServiceRange::new(u32::MAX, 1, u32::MAX)), Body::Arena(64), None),
             Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node),
             Command::Unbind(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Accept { offer: (7, 8), buffer: 9 },
-            Command::Send {
-                to: Destination::Connection(id),
-                class: Class::Normal,
-                tag: Some(1),
-                body: Body::Arena(0),
-                len: 1,
-                cookie: 5,
-            },
-            Command::Send {
-                to: Destination::Multicast(ServiceRange::new(u32::MAX, 1, u32::MAX)),
-                class: Class::Bulk,
-                tag: None,
-                body: Body::Arena(64),
-                len: 65_536,
-                cookie: 9,
-            },
             Command::Listen(128),
-            Command::Connect {
-                to: Destination::Service(service),
-                class: Class::Urgent,
-                stream: true,
-                first: Some((Body::Exchanged(7), 1 << 20)),
-                last: true,
-                cookie: 6,
-            },
-            Command::Connect {
-                to: Destination::Port(to),
-                class: Class::Normal,
-                stream: false,
-                first: None,
-                last: false,
-                cookie: 7,
-            },
-            Command::Take(id),
-            Command::ShutDown { id, sent_all: true, deaf: false },
-            Command::ShutDown { id, sent_all: false, deaf: true },
-            Command::Consumed { id, bytes: 1 << 40, messages: 9 },
+            connect(Destination::Service(SERVICE), Some((Body::Exchanged(7), 1 << 20)), true),
+            connect(Destination::Port(TO), None, false),
+            Command::Take(ID),
+            Command::ShutDown { id: ID, sent_all: true, deaf: false },
+            Command::ShutDown { id: ID, sent_all: false, deaf: true },
+            Command::Consumed { id: ID, bytes: 1 << 40, messages: 9 },
         ] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
+    }
+
+    #[test]
+    fn completions_survive_their_entries() {
+        let message = |connection, service, tag| Completion::Message {
+            from: TO,
+            connection,
+            service,
+            tag,
+            class: Class::Normal,
+            body: Body::Arena(64),
+            len: 0,
+        };
+        let offer =
+            |connection| Completion::Offer { from: TO, len: 1 << 33, offer: (1, u32::MAX), connection };
         for completion in [
-            Completion::Message {
-                from: to,
-                connection: Some(id),
-                service: Some(service),
-                tag: Some(1),
-                class: Class::Normal,
-                body: Body::Arena(64),
-                len: 0,
-            },
-            Completion::Offer { from: to, len: 1 << 33, offer: (1, u32::MAX), connection: None },
-            Completion::Offer { from: to, len: 1 << 33, offer: (1, u32::MAX), connection: Some(id) },
-            Completion::Request { id, from: to, service: Some(service), stream: true, class: Class::Bulk },
-            Completion::Request { id, from: to, service: None, stream: false, class: Class::Control },
-            Completion::Connecting { cookie: 8, id, peer: to },
-            Completion::NotConnecting { cookie: 8, why: NotConnecting::TooMany },
-            Completion::Connected { id, peer: to },
-            Completion::Ended { id, how: Ended::NodeLost },
+            message(Some(ID), None, None),
+            message(None, Some(SERVICE), Some(1)),
+            offer(None),
+            offer(Some(ID)),
             Completion::Failed { cookie: 12, why: FailureCode::NoService },
             Completion::Answer(2),
+            Completion::Request {
+                id: ID,
+                from: TO,
+                service: Some(SERVICE),
+                stream: true,
+                class: Class::Bulk,
+            },
+            Completion::Request { id: ID, from: TO, service: None, stream: false, class: Class::Control },
+            Completion::Connecting { cookie: 8, id: ID, peer: TO },
+            Completion::NotConnecting { cookie: 8, why: NotConnecting::TooMany },
+            Completion::Connected { id: ID, peer: TO },
+            Completion::Ended { id: ID, how: Ended::NodeLost },
         ] {
             assert_eq!(Completion::decode(&completion.encode()), Some(completion));
         }

@@ -15,14 +15,12 @@ use smallvec::SmallVec;
 
 impl Node {
     /// Sends one copy to each node on which somebody has bound something of `range`; it is handed to every such port there.
-    #[expect(clippy::too_many_arguments, reason = "what `send` was given")]
     pub(super) fn send_to_all(
         &mut self,
         now: Instant,
         port: PortId,
         range: ServiceRange,
-        class: Class,
-        tag: Option<u64>,
+        (class, tag): (Class, Option<u64>),
         (buffer, len): (BufferId, u64),
         store: &mut dyn Store,
     ) -> Result<(), SendError> {

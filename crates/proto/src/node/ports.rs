@@ -90,14 +90,13 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
-    /// Sends a message of `body.1` bytes: they must stay until the store is told to release them.
+    /// Sends a message of a class, with a tag if it has one, of `body.1` bytes: they must stay until the store is told to release them.
     pub fn send(
         &mut self,
         now: Instant,
         port: PortId,
         to: Destination,
-        class: Class,
-        tag: Option<u64>,
+        (class, tag): (Class, Option<u64>),
         body: (BufferId, u64),
         store: &mut dyn Store,
     ) -> Result<(), SendError> {
@@ -111,7 +110,7 @@ impl Node {
         let (to, service) = match to {
             Destination::Port(to) => (to, None),
             Destination::Multicast(range) => {
-                return self.send_to_all(now, port, range, class, tag, body, store);
+                return self.send_to_all(now, port, range, (class, tag), body, store);
             }
             Destination::Service(service) => (self.pick(port, class, service)?, Some(service)),
             Destination::Connection(id) => {

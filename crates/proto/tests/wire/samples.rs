@@ -81,7 +81,7 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
     };
     let log =
         Bindings { control: 11, origin: NodeId(0xB0B), incarnation: Incarnation(44), log_seq: 8, records };
-    vec![
+    let mut frames = vec![
         Frame::Message(plain, b"hi"),
         Frame::Message(full, b""),
         Frame::Fragment(Fragment { message: full, total: 3, offset: 0 }, b"abc"),
@@ -115,6 +115,15 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
         }),
         Frame::Skipped(0x0C),
         Frame::Close(Close { reason: 1 }),
+    ];
+    frames.extend(of_connections());
+    frames.extend(to_several());
+    frames
+}
+
+/// Of a connection's life.
+fn of_connections() -> [Frame<'static>; 4] {
+    [
         Frame::Connect(Connect {
             control: 16,
             end: PortId::accepting_end(0x0102),
@@ -145,6 +154,13 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
             deaf: false,
             abort: true,
         }),
+    ]
+}
+
+/// The first and a later piece of a message to several.
+fn to_several() -> [Frame<'static>; 2] {
+    let (plain, full) = (message(), message_with_options());
+    [
         Frame::Multicast(
             Multicast {
                 message: Message { class: 1, to: PortId::MULTICAST, service: None, ..full },

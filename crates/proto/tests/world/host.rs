@@ -121,7 +121,7 @@ impl Host {
     ) -> bool {
         self.core(|node, memory| {
             let buffer = memory.keep(port, bytes);
-            let sent = node.send(now, port, to, class, Some(tag), (buffer, bytes.len() as u64), memory);
+            let sent = node.send(now, port, to, (class, Some(tag)), (buffer, bytes.len() as u64), memory);
             if sent.is_err() {
                 memory.forget(buffer);
             }

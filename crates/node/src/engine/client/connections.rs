@@ -62,13 +62,16 @@ pub(crate) struct Known {
     listed: bool,
 }
 
+/// What became of a question for a connection: its name and who is asked, or why there is none.
+pub type Answer = Result<(ConnectionId, PortAddress), NotConnecting>;
+
 /// Connections of one client.
 #[derive(Default)]
 pub(crate) struct Connections {
     known: BTreeMap<ConnectionId, Known>,
     requests: VecDeque<Request>,
     /// Answers to `connect`, by cookie.
-    answers: Vec<(u64, Result<(ConnectionId, PortAddress), NotConnecting>)>,
+    answers: Vec<(u64, Answer)>,
     asked: u64,
     /// Those of which more was read than the engine knows, for want of room in the queue.
     untold: Vec<ConnectionId>,
@@ -120,7 +123,7 @@ impl Client {
     }
 
     /// The answer to `connect`, once it is here.
-    pub fn take_answer(&mut self, cookie: u64) -> Option<Result<(ConnectionId, PortAddress), NotConnecting>> {
+    pub fn take_answer(&mut self, cookie: u64) -> Option<Answer> {
         let answers = &mut self.connections.answers;
         let at = answers.iter().position(|(of, _)| *of == cookie)?;
         Some(answers.swap_remove(at).1)
