@@ -4,7 +4,7 @@ use crate::address::{MediaAddress, ServiceAddress};
 use crate::error::Failure;
 use crate::flow::Class;
 use crate::id::{BearerId, BufferId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId};
-use crate::link::state::LinkState;
+use crate::link::state::{LinkEvent, LinkState};
 use arrayvec::ArrayString;
 
 /// News, in the order in which they came about.
@@ -82,6 +82,8 @@ pub enum Event {
         from: LinkState,
         /// State now.
         to: LinkState,
+        /// What brought it about.
+        why: LinkEvent,
     },
     /// The service table changed.
     Names,

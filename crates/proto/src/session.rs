@@ -2,6 +2,7 @@
 
 mod control;
 mod outcome;
+mod picture;
 mod quiet;
 mod receive;
 mod schedule;
@@ -9,6 +10,7 @@ mod serving;
 mod transmit;
 
 pub use control::Notice;
+pub use picture::{FlowPicture, GivenPicture, TakenPicture};
 pub use transmit::Outcome;
 
 use crate::address::MediaAddress;
@@ -666,7 +668,8 @@ impl Session {
         self.schedule.forget_choice();
         self.note_isolation(cx.now);
         let node = self.peer.node;
-        cx.events.push_back(Event::Link { node, link: id, bearer, from: change.from, to: change.to });
+        let Transition { from, to, why } = change;
+        cx.events.push_back(Event::Link { node, link: id, bearer, from, to, why });
     }
 
     pub(crate) fn note_isolation(&mut self, now: Instant) {
