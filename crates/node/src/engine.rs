@@ -7,8 +7,10 @@ mod admission;
 pub mod client;
 pub mod command;
 mod gather;
+pub(crate) mod history;
+mod picture;
 mod spaced;
-mod status;
+pub(crate) mod status;
 mod store;
 mod turn;
 
@@ -26,6 +28,7 @@ pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 
 use crate::node::events::NodeEvent;
 use gather::Gather;
+use history::History;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
@@ -139,6 +142,8 @@ pub struct Engine {
     news: Option<Arc<EventFd>>,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
+    history: History,
+    started_at: Instant,
 }
 
 impl Engine {
@@ -162,6 +167,8 @@ impl Engine {
             news: None,
             notices: Vec::new(),
             loopback_at: None,
+            history: History::default(),
+            started_at: Instant(now_ns),
         }
     }
 

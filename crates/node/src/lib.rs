@@ -27,6 +27,7 @@ pub mod control;
 pub mod engine;
 mod error;
 mod message;
+mod moment;
 mod node;
 mod port;
 mod readiness;

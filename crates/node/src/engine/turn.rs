@@ -62,7 +62,7 @@ impl Engine {
     /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
     #[inline(never)]
     fn settle(&mut self, now: Instant, work: &mut Work) {
-        work.done += self.deliver();
+        work.done += self.deliver(now);
         self.finish_closing(now);
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
@@ -285,7 +285,7 @@ impl Engine {
 
     // ----- news ----------------------------------------------------------------------------------------------
 
-    fn deliver(&mut self) -> u32 {
+    fn deliver(&mut self, now: Instant) -> u32 {
         let mut count = 0;
         while let Some(event) = self.node.poll_event() {
             count += 1;
@@ -304,6 +304,7 @@ impl Engine {
                 }
                 Event::Names => self.push_event(NodeEvent::Names),
                 other => {
+                    self.remember(now, &other);
                     if let Some(news) = NodeEvent::of(&other) {
                         self.push_event(news);
                     }
