@@ -17,6 +17,7 @@ mod send;
 mod service;
 mod size;
 mod testbed;
+mod trace;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -68,6 +69,8 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
+    /// Captures the packets of a running node, into a file or as text
+    Trace(trace::Trace),
     /// Checks configuration files
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -116,6 +119,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Service(ask) => list::run(Noun::Service, ask, output),
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Stats(node) => list::total(&node, output),
+        Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
     }

@@ -9,7 +9,7 @@ mod world;
 use polyrail_bench::netns::Testbed;
 use serde_json::{Value, json};
 use std::process::Command;
-use world::{PROGRAM, Running, Scratch, ask, ask_until, inside, testbed};
+use world::{PROGRAM, Running, Scratch, ask, ask_until, inside, last_document, testbed};
 
 /// Two nodes, alpha and beta, that have met on both links, and their control sockets.
 fn two_nodes(testbed: &Testbed, name: &str) -> ([Running; 2], [Scratch; 2]) {
@@ -94,4 +94,89 @@ fn what_is_not_there_is_answered_with_what_there_is() {
         assert_eq!(ask(&socket, &[noun, "stats"])["ok"], true);
     }
     assert!(ask(&socket, &["bearer", "show", "l1"])["show"]["bearer"]["bearer"] == "udp/l1");
+}
+
+/// The IPv4 packets of a capture file: sender, receiver, and what UDP carried.
+fn packets_of(file: &[u8]) -> Vec<(String, String, Vec<u8>)> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+    assert_eq!((word(0), word(20)), (0xA1B2_3C4D, 101), "nanoseconds, raw IP");
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < file.len() {
+        let ip = &file[at + 16..at + 16 + word(at + 8)];
+        let end = |from: usize, port: usize| {
+            let octets: Vec<String> = ip[from..from + 4].iter().map(u8::to_string).collect();
+            format!("{}:{}", octets.join("."), u16::from_be_bytes([ip[port], ip[port + 1]]))
+        };
+        packets.push((end(12, 20), end(16, 22), ip[28..].to_vec()));
+        at += 16 + ip.len();
+    }
+    packets
+}
+
+#[test]
+fn a_trace_holds_the_packets_of_a_running_node_with_their_addresses() {
+    let Some(testbed) = testbed("trace") else { return };
+    let (_nodes, [socket, other]) = two_nodes(&testbed, "trace");
+    let file = Scratch::new("trace.pcap");
+    let arguments =
+        ["trace", "--out", file.path(), "--packets", "40", "--for", "60", "--control", socket.path()];
+    let output = Command::new(PROGRAM).arg("--json").args(arguments).output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    let sum = last_document(&output);
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!((packets.len(), &sum["packets"], &sum["not_captured"]), (40, &json!(40), &json!(0)), "{sum}");
+    let address = |node: usize, link: usize| format!("{}:7430", testbed.address(node, link));
+    for link in 0..2 {
+        let (here, there) = (address(0, link), address(1, link));
+        let goes = |from: &str, to: &str| packets.iter().any(|(f, t, _)| f == from && t == to);
+        assert!(goes(&here, &there) && goes(&there, &here), "both ways of link {link}: {packets:?}");
+    }
+    // Every one is a packet of this wire version.
+    assert!(packets.iter().all(|(_, _, bytes)| bytes.len() >= 24 && bytes[0] >> 4 == 1), "{packets:?}");
+
+    let only = ["trace", "--print", "--peer", "alpha", "--packets", "8", "--control", other.path()];
+    let printed = Command::new(PROGRAM).args(only).output().expect("the program starts");
+    let text = String::from_utf8(printed.stdout).expect("UTF-8");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines.last().copied()), (9, Some("8 packets")), "{text}");
+    assert!(lines[..8].iter().all(|line| line.contains(" > ") && !line.contains("malformed")), "{text}");
+    assert!(lines.iter().any(|line| line.contains(" B: data to ")), "{text}");
+}
+
+#[test]
+fn a_trace_ends_at_a_signal_and_another_has_to_wait_for_it() {
+    let Some(testbed) = testbed("trace-signal") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "trace-signal");
+    let file = Scratch::new("signal.pcap");
+    let mut command = Command::new(PROGRAM);
+    command.args(["--json", "trace", "--headers", "--out", file.path(), "--control", socket.path()]);
+    let running = Running::start({
+        command.stdout(std::process::Stdio::piped());
+        command
+    });
+    // The file begins when the trace does.
+    let begun = || std::fs::metadata(&file.0).is_ok_and(|file| file.len() > 24);
+    ask_until(&socket, &["node", "list"], |_| begun());
+    let refused = ask(&socket, &["trace", "--print", "--packets", "1"]);
+    assert!(
+        refused["error"]["message"].as_str().is_some_and(|m| m.contains("another trace runs")),
+        "{refused}"
+    );
+    running.signal("INT");
+    let ended = running.finish();
+    assert!(ended.status.success(), "{ended:?}");
+    let sum = last_document(&ended);
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!(sum["packets"], packets.len(), "{sum}");
+    assert!(packets.iter().all(|(_, _, bytes)| bytes.len() <= 256));
+    // The node is free for the next one.
+    assert_eq!(
+        ask_until(&socket, &["trace", "--print", "--packets", "1"], |answer| answer["ok"] == true)["packets"],
+        1
+    );
+    let unknown = ask(&socket, &["trace", "--print", "--peer", "nobody"]);
+    assert!(
+        unknown["error"]["message"].as_str().is_some_and(|m| m.contains("there are: alpha, beta")),
+        "{unknown}"
+    );
 }

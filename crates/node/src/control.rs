@@ -4,6 +4,7 @@ mod find;
 mod rows;
 mod show;
 mod stats;
+mod stream;
 
 use crate::engine::Engine;
 use crate::moment::Moment;
@@ -14,6 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stream::{Stream, Wish};
 
 /// Longest request, bytes.
 const REQUEST_BYTES_MAX: usize = 4_096;
@@ -24,6 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Listener {
     listener: UnixListener,
     path: PathBuf,
+    /// The trace that somebody wants.
+    trace: Option<Stream>,
 }
 
 impl Listener {
@@ -41,15 +45,24 @@ impl Listener {
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener { listener, path: path.to_owned() })
+        Ok(Listener { listener, path: path.to_owned(), trace: None })
     }
 
-    /// Answers whoever has asked.
+    /// Answers whoever has asked, and moves a trace on.
     pub(crate) fn serve(&mut self, shared: &Shared) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
+        while let Ok((stream, _)) = self.listener.accept() {
             // A client that hangs costs its own answer and at most `PATIENCE` of ours.
-            let _ = answer(&mut stream, shared);
+            let begun = answer(stream, shared, self.is_tracing()).unwrap_or(None);
+            self.trace = begun.or_else(|| self.trace.take());
         }
+        if self.trace.as_mut().is_some_and(|trace| !trace.pump(shared)) {
+            self.trace = None;
+        }
+    }
+
+    /// Whether a trace runs: then this is to be called often.
+    pub(crate) fn is_tracing(&self) -> bool {
+        self.trace.is_some()
     }
 }
 
@@ -65,7 +78,8 @@ impl Drop for Listener {
     }
 }
 
-fn answer(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
+/// Reads a request and answers it; the trace that is to follow, if that is what was asked for.
+fn answer(mut stream: UnixStream, shared: &Shared, tracing: bool) -> io::Result<Option<Stream>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -75,12 +89,23 @@ fn answer(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
         line.push(byte[0]);
     }
     let reply = match Request::read(&line) {
+        Ok(Request { trace: Some(_), .. }) if tracing => {
+            Err(Refusal::new("busy", "another trace runs; a node has one at a time"))
+        }
+        Ok(Request { trace: Some(wish), .. }) => {
+            let begun = Stream::begin(&wish, &mut shared.drive.engine());
+            match begun {
+                Ok(reader) => return Stream::new(stream, reader, &wish).map(Some),
+                Err(refusal) => Err(refusal),
+            }
+        }
         // The picture is taken in one piece: its parts belong together.
         Ok(request) => reply_to(&request, &mut shared.drive.engine(), &Moment::read()),
         Err(refusal) => Err(refusal),
     };
     let reply = reply.unwrap_or_else(|refusal| refusal.to_json());
-    writeln!(stream, "{reply}")
+    writeln!(stream, "{reply}")?;
+    Ok(None)
 }
 
 /// What somebody asks.
@@ -89,6 +114,8 @@ struct Request {
     command: String,
     /// The thing that is meant, for commands that are about one.
     name: Option<String>,
+    /// What is to be captured, if that is the command.
+    trace: Option<Wish>,
 }
 
 impl Request {
@@ -102,7 +129,8 @@ impl Request {
             Value::String(name) => Some(name.clone()),
             other => return Err(wrong(&format!("\"name\" is {other}; allowed: a string"))),
         };
-        Ok(Request { command, name })
+        let trace = if command == "trace" { Some(Wish::read(&request)?) } else { None };
+        Ok(Request { command, name, trace })
     }
 }
 
@@ -142,7 +170,7 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
         }
         _ => {
             let nouns = NOUNS.join("|");
-            let known = format!("{nouns} list, {nouns} show, {nouns} stats, stats, status");
+            let known = format!("{nouns} list, {nouns} show, {nouns} stats, stats, status, trace");
             Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
         }
     }

@@ -12,6 +12,7 @@ mod picture;
 mod spaced;
 pub(crate) mod status;
 mod store;
+pub(crate) mod tap;
 mod turn;
 
 /// What the engine answers to bind and unbind.
@@ -39,6 +40,7 @@ use spaced::Spacing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::EngineStore;
+use tap::Tap;
 
 /// Where a turn looks for what has come in. Loopback is looked at whenever something was sent by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +145,8 @@ pub struct Engine {
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
     history: History,
+    /// Somebody wants to see the packets.
+    tap: Option<Tap>,
     started_at: Instant,
 }
 
@@ -168,6 +172,7 @@ impl Engine {
             notices: Vec::new(),
             loopback_at: None,
             history: History::default(),
+            tap: None,
             started_at: Instant(now_ns),
         }
     }

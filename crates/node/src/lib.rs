@@ -31,6 +31,7 @@ mod moment;
 mod node;
 mod port;
 mod readiness;
+pub mod trace;
 mod wait;
 
 pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};

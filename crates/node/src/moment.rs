@@ -21,9 +21,14 @@ impl Moment {
         (self.now.since(at).0 as f64 / 1e6).round() / 1e3
     }
 
+    /// `at` by the calendar, nanoseconds since 1970; also a moment that is still to come.
+    pub(crate) fn unix_of(&self, at: Instant) -> u64 {
+        (self.unix_ns + at.since(self.now).0).saturating_sub(self.now.since(at).0)
+    }
+
     /// `at` by the calendar, UTC: `2026-03-01T12:30:00.250Z`.
     pub(crate) fn date(&self, at: Instant) -> String {
-        date(self.unix_ns.saturating_sub(self.now.since(at).0))
+        date(self.unix_of(at))
     }
 }
 
@@ -71,6 +76,7 @@ mod tests {
     fn what_was_timed_is_told_by_the_calendar() {
         let moment = Moment { now: Instant(5_000_000_000), unix_ns: 86_400_000_000_000 };
         let at = Instant(3_500_000_000);
+        assert_eq!(moment.unix_of(Instant(5_000_000_001)), 86_400_000_000_001);
         assert_eq!((moment.date(at).as_str(), moment.ago_s(at)), ("1970-01-01T23:59:58.500Z", 1.5));
     }
 }

@@ -59,7 +59,7 @@ impl World {
     }
 
     fn ask(&mut self, node: usize, command: &str, name: Option<&str>) -> Value {
-        let request = Request { command: command.to_owned(), name: name.map(str::to_owned) };
+        let request = Request { command: command.to_owned(), name: name.map(str::to_owned), trace: None };
         let moment = Moment { now: Instant(self.now_ns), unix_ns: 1_000_000_000_000_000_000 };
         reply_to(&request, &mut self.engines[node], &moment).unwrap_or_else(|refusal| refusal.to_json())
     }
@@ -83,8 +83,14 @@ fn names(answer: &Value) -> Vec<String> {
 fn requests_are_read_with_and_without_a_name() {
     let read = |line: &str| Request::read(line.as_bytes());
     let (command, name) = ("link show".to_owned(), Some("beta/1".to_owned()));
-    assert_eq!(read(r#"{"command":"link show","name":"beta/1"}"#), Ok(Request { command, name }));
-    assert_eq!(read(r#"{"command":"status"}"#), Ok(Request { command: "status".to_owned(), name: None }));
+    assert_eq!(
+        read(r#"{"command":"link show","name":"beta/1"}"#),
+        Ok(Request { command, name, trace: None })
+    );
+    assert_eq!(
+        read(r#"{"command":"status"}"#),
+        Ok(Request { command: "status".to_owned(), name: None, trace: None })
+    );
     for wrong in ["", "{}", "[]", r#"{"command":3}"#, r#"{"command":"link show","name":3}"#] {
         assert_eq!(read(wrong).unwrap_err().code, "request", "{wrong:?}");
     }

@@ -4,6 +4,7 @@
 use super::Engine;
 use super::history::History;
 use super::store::PortMemory;
+use super::tap::Tap;
 use polyrail_proto::Event;
 use polyrail_proto::id::{NodeId, PortId};
 use polyrail_proto::session::Session;
@@ -46,6 +47,16 @@ impl Engine {
     /// Buffers for large messages that are the engine's at the moment.
     pub(crate) fn held_buffers(&self) -> (usize, u64) {
         self.store.held()
+    }
+
+    /// Copies packets into the ring of `tap` from now on, and into no other.
+    pub(crate) fn open_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// Ends that; how many packets found no room in the ring.
+    pub(crate) fn close_tap(&mut self) -> u64 {
+        self.tap.take().map_or(0, |tap| tap.missed())
     }
 
     /// The sessions with other nodes.
