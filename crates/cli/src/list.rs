@@ -186,7 +186,7 @@ impl Noun {
 }
 
 /// The order in which people read the groups of one thing; others follow by name.
-const GROUPS: [&str; 24] = [
+const GROUPS: [&str; 27] = [
     "link",
     "node",
     "bearer",
@@ -208,6 +208,9 @@ const GROUPS: [&str; 24] = [
     "drops",
     "malformed",
     "bindings",
+    "credit_of_peer",
+    "credit_for_peer",
+    "credit_given",
     "flows",
     "links",
     "changes",
@@ -218,14 +221,14 @@ const COLUMNS: [&str; 16] = [
     "at",
     "ago_s",
     "what",
-    "from",
-    "to",
-    "why",
     "name",
     "service",
     "port",
     "peer",
     "class",
+    "from",
+    "to",
+    "why",
     "state",
     "bearer",
     "scope",

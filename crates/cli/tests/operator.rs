@@ -8,6 +8,8 @@ mod world;
 
 use polyrail_bench::netns::Testbed;
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use world::{PROGRAM, Running, Scratch, ask, ask_until, inside, last_document, testbed};
 
@@ -179,4 +181,40 @@ fn a_trace_ends_at_a_signal_and_another_has_to_wait_for_it() {
         unknown["error"]["message"].as_str().is_some_and(|m| m.contains("there are: alpha, beta")),
         "{unknown}"
     );
+}
+
+#[test]
+fn a_client_that_goes_away_without_reading_ends_its_trace() {
+    let Some(testbed) = testbed("trace-gone") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "trace-gone");
+    let mut client = UnixStream::connect(&socket.0).expect("the node listens");
+    client.write_all(b"{\"command\":\"trace\"}\n").expect("it takes the request");
+    let mut first = String::new();
+    BufReader::new(&client).read_line(&mut first).expect("an answer");
+    assert_eq!(first, "{\"ok\":true,\"trace\":{\"format\":\"pcap\"}}\n");
+    let one = ["trace", "--print", "--packets", "1"];
+    assert_eq!(ask(&socket, &one)["ok"], false, "it runs");
+    drop(client);
+    ask_until(&socket, &one, |answer| answer["ok"] == true);
+}
+
+#[test]
+fn a_node_that_ends_ends_its_trace_in_order() {
+    let Some(testbed) = testbed("trace-end") else { return };
+    let ([alpha, _beta], [socket, _other]) = two_nodes(&testbed, "trace-end");
+    let file = Scratch::new("end.pcap");
+    let mut command = Command::new(PROGRAM);
+    command.args(["--json", "trace", "--out", file.path(), "--control", socket.path()]);
+    let running = Running::start({
+        command.stdout(std::process::Stdio::piped());
+        command
+    });
+    ask_until(&socket, &["node", "list"], |_| std::fs::metadata(&file.0).is_ok_and(|file| file.len() > 24));
+    alpha.signal("TERM");
+    let traced = running.finish();
+    assert!(traced.status.success() && alpha.finish().status.success(), "{traced:?}");
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!(last_document(&traced)["packets"], packets.len());
+    // The last that it says is that it leaves.
+    assert!(packets.iter().rev().take(8).any(|(_, _, bytes)| bytes.windows(4).any(|w| w == [0x80, 0, 8, 0])));
 }

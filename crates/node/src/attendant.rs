@@ -132,6 +132,9 @@ impl Attendant {
             let busy = {
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.drive.is_stopping() {
+                    if let Some(control) = &mut self.control {
+                        control.finish(&shared);
+                    }
                     return;
                 }
                 self.check_carriers(&shared);

@@ -60,6 +60,13 @@ impl Listener {
         }
     }
 
+    /// The node ends: whoever reads a trace gets the end of it.
+    pub(crate) fn finish(&mut self, shared: &Shared) {
+        if let Some(mut trace) = self.trace.take() {
+            trace.finish(shared);
+        }
+    }
+
     /// Whether a trace runs: then this is to be called often.
     pub(crate) fn is_tracing(&self) -> bool {
         self.trace.is_some()

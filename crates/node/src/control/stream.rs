@@ -23,6 +23,8 @@ pub(super) const HEADERS_BYTES: usize = 256;
 const PUMPED_MAX: usize = 64;
 /// How long a client that has ended the trace may take to read the rest.
 const PATIENCE: Duration = Duration::s(5);
+/// The same when the node ends.
+const LAST_PATIENCE: Duration = Duration::ms(300);
 
 /// What is wanted of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,6 +140,26 @@ impl Stream {
     pub(super) fn end(&mut self, shared: &Shared, now_ns: u64) {
         let missed = shared.drive.engine().close_tap();
         self.ending = Some(Ending { missed, give_up_at_ns: now_ns + PATIENCE.0, told: false });
+    }
+
+    /// The node ends: what was captured until now still goes to the client, if he takes it soon.
+    pub(super) fn finish(&mut self, shared: &Shared) {
+        let now_ns = crate::clock::now_ns();
+        if self.ending.is_none() {
+            self.end(shared, now_ns);
+        }
+        let until_ns = now_ns + LAST_PATIENCE.0;
+        let wait = std::time::Duration::from_nanos(LAST_PATIENCE.0);
+        if self
+            .client
+            .set_nonblocking(false)
+            .and_then(|()| self.client.set_write_timeout(Some(wait)))
+            .is_err()
+        {
+            return;
+        }
+        // A write that took too long is the last.
+        while self.move_on().unwrap_or(false) && crate::clock::now_ns() < until_ns {}
     }
 
     /// Whether the client wants no more: it has closed its end, or half of it.
