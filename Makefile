@@ -33,7 +33,8 @@ demo: setup
 	@cargo build --release --package polyrail-cli
 	@"$${CARGO_TARGET_DIR:-target}"/release/polyrail demo $(DEMO)
 
-test: setup
+test:
+	@scripts/setup.sh test
 	@scripts/test.sh
 
 sim: setup

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need and the machine lacks: Debian packages by apt, Rust by rustup.
-# Called by every make target; where nothing is missing it says nothing and takes a few milliseconds.
+# Called by every make target; where nothing is missing it says nothing and takes a few milliseconds. `setup.sh test`
+# also installs what only the tests use.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
@@ -27,6 +28,9 @@ packages_to_run() {
     has nft || echo nftables
     has ethtool || echo ethtool
 }
+
+# What tests use and skip where it is missing: tshark checks the dissector.
+packages_to_test() { has tshark || echo tshark; }
 
 # As root, or by sudo where that asks nothing; fails where neither works.
 as_root() {
@@ -61,6 +65,15 @@ install_packages() {
     say "please run:  sudo apt-get update && sudo apt-get install --yes --no-install-recommends $(echo $build $run)"
     [ -z "$build" ] || exit 3
     say "going on: the program can be built; what needs network namespaces will be skipped"
+}
+
+# By itself, so that a system without it gets all else.
+install_for_tests() {
+    local test
+    test=$(packages_to_test)
+    [ -n "$test" ] || return 0
+    # shellcheck disable=SC2086
+    apt_install $test || say "going on without $test: the tests that use it will be skipped"
 }
 
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }
@@ -101,6 +114,7 @@ install_components() {
 }
 
 install_packages
+[ "${1:-}" != test ] || install_for_tests
 if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || ! has cargo; then
     install_rust
     install_components

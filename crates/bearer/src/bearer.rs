@@ -152,6 +152,11 @@ pub trait Bearer: Send {
     fn express_frames(&self) -> Option<(u64, u64)> {
         None
     }
+
+    /// Where [`Bearer::broadcast`] sends to, if that is an address.
+    fn beacon_group(&self) -> Option<Address> {
+        None
+    }
 }
 
 impl<B: Bearer + ?Sized> Bearer for Box<B> {
@@ -199,5 +204,8 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn express_frames(&self) -> Option<(u64, u64)> {
         (**self).express_frames()
+    }
+    fn beacon_group(&self) -> Option<Address> {
+        (**self).beacon_group()
     }
 }

@@ -293,6 +293,10 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
     fn express_frames(&self) -> Option<(u64, u64)> {
         self.inner.express_frames()
     }
+
+    fn beacon_group(&self) -> Option<Address> {
+        self.inner.beacon_group()
+    }
 }
 
 /// SplitMix64: small, and good enough for choosing victims.

@@ -12,6 +12,7 @@ mod address;
 mod batch;
 mod bearer;
 mod capability;
+pub mod capture;
 mod fault;
 mod memory;
 mod pcap;

@@ -9,16 +9,11 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::{Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
+use crate::capture::{Captured, file_header};
+use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
 
 /// Trains or groups on their way to the file.
 const QUEUE_MAX: usize = 256;
-
-/// Classic format with nanosecond time stamps.
-const MAGIC_NS: u32 = 0xA1B2_3C4D;
-/// LINKTYPE_USER0: what the datagrams contain is known to our dissector only.
-const LINKTYPE_USER0: u32 = 147;
-const SNAP_BYTES: u32 = 65_535;
 
 /// Another bearer, with a capture of its data (not its beacons).
 pub struct PcapBearer<B> {
@@ -30,7 +25,9 @@ pub struct PcapBearer<B> {
 }
 
 struct Record {
-    since_epoch_ns: u64,
+    unix_ns: u64,
+    from: Address,
+    to: Address,
     stride: usize,
     bytes: Vec<u8>,
 }
@@ -67,11 +64,16 @@ impl<B: Bearer> PcapBearer<B> {
         }
     }
 
-    fn record<'a>(&mut self, stride: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn record<'a>(
+        &mut self,
+        (from, to): (Address, Address),
+        stride: usize,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) {
         let Some(queue) = &self.queue else { return };
         let mut bytes = self.empties.try_recv().unwrap_or_default();
         parts.for_each(|part| bytes.extend_from_slice(part));
-        let record = Record { since_epoch_ns: polyrail_sys::clock::unix_ns(), stride, bytes };
+        let record = Record { unix_ns: polyrail_sys::clock::unix_ns(), from, to, stride, bytes };
         if queue.try_send(record).is_err() {
             self.records_dropped += 1;
         }
@@ -88,22 +90,12 @@ impl<B> Drop for PcapBearer<B> {
     }
 }
 
-fn file_header() -> Vec<u8> {
-    let mut out = Vec::with_capacity(24);
-    out.extend_from_slice(&MAGIC_NS.to_le_bytes());
-    out.extend_from_slice(&2u16.to_le_bytes());
-    out.extend_from_slice(&4u16.to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&SNAP_BYTES.to_le_bytes());
-    out.extend_from_slice(&LINKTYPE_USER0.to_le_bytes());
-    out
-}
-
 fn write_records(
     mut output: impl Write,
     records: &Receiver<Record>,
     give_back: &SyncSender<Vec<u8>>,
 ) -> io::Result<()> {
+    let mut framed = Vec::new();
     loop {
         let record = match records.try_recv() {
             Ok(record) => record,
@@ -118,14 +110,12 @@ fn write_records(
             }
         };
         let empty = record.bytes.is_empty().then_some(&record.bytes[..]);
+        framed.clear();
         for datagram in record.bytes.chunks(record.stride.max(1)).chain(empty) {
-            let (seconds, rest) =
-                (record.since_epoch_ns / 1_000_000_000, record.since_epoch_ns % 1_000_000_000);
-            for field in [seconds as u32, rest as u32, datagram.len() as u32, datagram.len() as u32] {
-                output.write_all(&field.to_le_bytes())?;
-            }
-            output.write_all(datagram)?;
+            let Record { unix_ns, from, to, .. } = record;
+            Captured { unix_ns, from, to, bytes: datagram, whole_bytes: datagram.len() }.put(&mut framed);
         }
+        output.write_all(&framed)?;
         let mut bytes = record.bytes;
         bytes.clear();
         let _ = give_back.try_send(bytes);
@@ -152,7 +142,8 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
     fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
         let outcome = self.inner.send(transmit);
         if matches!(outcome, SendOutcome::Sent) {
-            self.record(transmit.segment_bytes, transmit.slices.iter().map(|slice| &slice[..]));
+            let way = (self.inner.local().address, transmit.to);
+            self.record(way, transmit.segment_bytes, transmit.slices.iter().map(|slice| &slice[..]));
         }
         outcome
     }
@@ -164,8 +155,9 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
         let before = batch.len();
         let count = self.inner.recv(batch, thorough)?;
+        let to = self.inner.local().address;
         for group in batch.iter().skip(before) {
-            self.record(group.stride, std::iter::once(group.bytes));
+            self.record((group.from, to), group.stride, std::iter::once(group.bytes));
         }
         Ok(count)
     }
@@ -201,12 +193,16 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
     fn express_frames(&self) -> Option<(u64, u64)> {
         self.inner.express_frames()
     }
+
+    fn beacon_group(&self) -> Option<Address> {
+        self.inner.beacon_group()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, MemoryHub};
+    use crate::MemoryHub;
     use std::io::IoSlice;
 
     fn send(bearer: &mut impl Bearer, bytes: &[u8], segment_bytes: usize) {
@@ -229,7 +225,8 @@ mod tests {
         let (mut rest, mut datagrams) = (&file[24..], Vec::new());
         while let Some((head, tail)) = rest.split_first_chunk::<16>() {
             let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
-            datagrams.push(&tail[..length]);
+            // Behind the headers of IPv4 and UDP.
+            datagrams.push(&tail[28..length]);
             rest = &tail[length..];
         }
         assert_eq!(datagrams, [&b"aa"[..], b"bb", b"c", b"aa", b"bb", b"c"]);

@@ -311,6 +311,10 @@ impl Bearer for UdpBearer {
     fn express_frames(&self) -> Option<(u64, u64)> {
         self.express.as_ref().map(|express| express.carried)
     }
+
+    fn beacon_group(&self) -> Option<Address> {
+        self.beacon.as_ref().map(|beacon| plain(beacon.group))
+    }
 }
 
 #[cfg(test)]

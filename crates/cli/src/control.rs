@@ -2,7 +2,7 @@
 //! socket").
 
 use crate::failure::{Exit, Failure};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -26,21 +26,62 @@ pub fn folder() -> PathBuf {
     }
 }
 
-/// The rows that a node answers to `command`. Without a path, the only node of this machine is asked.
-pub fn rows(path: Option<&Path>, command: &str) -> Result<Vec<Value>, Failure> {
-    let (path, stream) = match path {
-        Some(path) => (path.to_path_buf(), connect(path)?),
-        None => only(&folder())?,
-    };
-    let answer = ask(stream, command).map_err(|error| {
-        let exit = match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Exit::TimedOut,
-            _ => Exit::Failed,
-        };
-        Failure::new(exit, format!("{}: no answer: {error}", path.display()))
-    })?;
+/// What a node is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Noun and verb.
+    pub command: &'a str,
+    /// The thing that is meant, if it is about one.
+    pub name: Option<&'a str>,
+}
+
+impl Question<'_> {
+    fn to_json(self) -> Value {
+        let mut question = json!({ "command": self.command });
+        if let Some(name) = self.name {
+            question["name"] = json!(name);
+        }
+        question
+    }
+}
+
+/// What a node answers. Without a path, the only node of this machine is asked.
+pub fn ask(path: Option<&Path>, question: &Question<'_>) -> Result<Value, Failure> {
+    let (path, stream) = open(path)?;
+    let answer = exchange(stream, &question.to_json()).map_err(|error| no_answer(&path, &error))?;
     read(&answer)
         .map_err(|failure| Failure::new(failure.exit, format!("{}: {}", path.display(), failure.message)))
+}
+
+/// The rows of an answer.
+pub fn rows_of(answer: &Value) -> Result<&[Value], Failure> {
+    answer["rows"].as_array().map(Vec::as_slice).ok_or_else(not_understood)
+}
+
+/// The groups of an answer.
+pub fn groups_of(answer: &Value) -> Result<&Map<String, Value>, Failure> {
+    answer["show"].as_object().ok_or_else(not_understood)
+}
+
+/// A connection to a node, and where it is.
+pub fn open(path: Option<&Path>) -> Result<(PathBuf, UnixStream), Failure> {
+    match path {
+        Some(path) => Ok((path.to_path_buf(), connect(path)?)),
+        None => only(&folder()),
+    }
+}
+
+/// The failure of a node that did not answer.
+pub fn no_answer(path: &Path, error: &std::io::Error) -> Failure {
+    let exit = match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Exit::TimedOut,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, format!("{}: no answer: {error}", path.display()))
+}
+
+fn not_understood() -> Failure {
+    Failure::failed("answer not understood")
 }
 
 fn connect(path: &Path) -> Result<UnixStream, Failure> {
@@ -72,23 +113,20 @@ fn only(folder: &Path) -> Result<(PathBuf, UnixStream), Failure> {
     }
 }
 
-fn ask(mut stream: UnixStream, command: &str) -> std::io::Result<String> {
+fn exchange(mut stream: UnixStream, question: &Value) -> std::io::Result<String> {
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
-    stream.write_all(format!("{}\n", json!({ "command": command })).as_bytes())?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
     let mut answer = String::new();
     BufReader::new(std::io::Read::take(stream, ANSWER_BYTES_MAX)).read_line(&mut answer)?;
     if answer.ends_with('\n') { Ok(answer) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
-fn read(answer: &str) -> Result<Vec<Value>, Failure> {
-    let not_understood = || Failure::failed("answer not understood");
-    let mut answer: Value = serde_json::from_str(answer).map_err(|_| not_understood())?;
+/// An answer that is not a refusal.
+pub fn read(answer: &str) -> Result<Value, Failure> {
+    let answer: Value = serde_json::from_str(answer).map_err(|_| not_understood())?;
     if answer["ok"] == true {
-        return match answer["rows"].take() {
-            Value::Array(rows) => Ok(rows),
-            _ => Err(not_understood()),
-        };
+        return Ok(answer);
     }
     let error = &answer["error"];
     let message = error["message"].as_str().ok_or_else(not_understood)?;
@@ -133,16 +171,23 @@ mod tests {
         let folder = Folder::new("line");
         let path = folder.0.join("a.sock");
         let node = answer_once(UnixListener::bind(&path).unwrap(), "{\"ok\":true,\"rows\":[{\"link\":1}]}\n");
-        assert_eq!(rows(Some(&path), "link list"), Ok(vec![json!({ "link": 1 })]));
+        let question = Question { command: "link list", name: None };
+        let answer = ask(Some(&path), &question).unwrap();
+        assert_eq!(rows_of(&answer), Ok(&[json!({ "link": 1 })][..]));
         assert_eq!(node.join().unwrap(), "{\"command\":\"link list\"}\n");
+        let question = Question { command: "link show", name: Some("beta/1") };
+        assert_eq!(question.to_json().to_string(), "{\"command\":\"link show\",\"name\":\"beta/1\"}");
     }
 
     #[test]
     fn a_refusal_keeps_its_code() {
         let refusal = read("{\"ok\":false,\"error\":{\"code\":\"not_found\",\"message\":\"no peer x\"}}\n");
         assert_eq!(refusal, Err(Failure::new(Exit::NotFound, "no peer x")));
-        for wrong in ["", "{}", "[1]", "{\"ok\":true}", "{\"ok\":true,\"rows\":3}"] {
+        for wrong in ["", "{}", "[1]"] {
             assert_eq!(read(wrong).unwrap_err().exit, Exit::Failed, "{wrong:?}");
+        }
+        for wrong in [json!({ "ok": true }), json!({ "rows": 3, "show": 3 })] {
+            assert!(rows_of(&wrong).is_err() && groups_of(&wrong).is_err(), "{wrong}");
         }
     }
 
@@ -151,7 +196,7 @@ mod tests {
         let folder = Folder::new("cut");
         let path = folder.0.join("a.sock");
         let node = answer_once(UnixListener::bind(&path).unwrap(), "{\"ok\":true,\"rows\":[");
-        let failure = rows(Some(&path), "link list").unwrap_err();
+        let failure = ask(Some(&path), &Question { command: "link list", name: None }).unwrap_err();
         node.join().unwrap();
         assert!(failure.exit == Exit::Failed && failure.message.contains("no answer"), "{failure:?}");
     }

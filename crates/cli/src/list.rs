@@ -1,13 +1,14 @@
-//! `polyrail link|node|bearer|service list`: what a running node knows.
+//! `polyrail link|node|bearer|service|port list|show|stats` and `polyrail stats`: what a running node knows.
 
-use crate::control;
+use crate::control::{self, Question};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Subcommand};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What can be listed.
+/// What a node can be asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noun {
     /// Links to peers.
@@ -18,6 +19,8 @@ pub enum Noun {
     Bearer,
     /// Bound services.
     Service,
+    /// Ports of the node's programs.
+    Port,
 }
 
 /// Which node to ask.
@@ -25,40 +28,121 @@ pub enum Noun {
 pub struct ListArgs {
     /// Control socket of the node; none: the only node of this machine
     #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub control: Option<PathBuf>,
 }
 
-/// `polyrail link ...`
-#[derive(Subcommand)]
-pub enum LinkCommand {
-    /// Lists the links of a running node
-    #[command(after_help = "Example: polyrail link list --control /run/polyrail/alpha.sock")]
-    List(ListArgs),
+/// Which one of its things.
+#[derive(Args, Clone, Debug)]
+pub struct ShowArgs {
+    /// Its name, as the list shows it
+    name: String,
+    #[command(flatten)]
+    node: ListArgs,
 }
 
-/// `polyrail bearer ...`
-#[derive(Subcommand)]
-pub enum BearerCommand {
-    /// Lists the bearers of a running node
-    #[command(after_help = "Example: polyrail bearer list --json")]
-    List(ListArgs),
+/// Which of its counters.
+#[derive(Args, Clone, Debug)]
+pub struct StatsArgs {
+    /// Only of this one, named as the list shows it
+    name: Option<String>,
+    #[command(flatten)]
+    node: ListArgs,
 }
 
-/// `polyrail service ...`
-#[derive(Subcommand)]
-pub enum ServiceCommand {
-    /// Lists the services that a running node knows, of the whole cluster
-    #[command(after_help = "Example: polyrail service list")]
-    List(ListArgs),
+/// The sub-commands of a noun: the same for all, each with an example of its own.
+macro_rules! noun_command {
+    ($(#[$doc:meta])* $name:ident, $list:literal, $list_example:literal, $show:literal, $show_example:literal,
+     $stats:literal, $stats_example:literal) => {
+        $(#[$doc])*
+        #[derive(Subcommand, Clone, Debug)]
+        pub enum $name {
+            #[command(about = $list, after_help = $list_example)]
+            List(ListArgs),
+            #[command(about = $show, after_help = $show_example)]
+            Show(ShowArgs),
+            #[command(about = $stats, after_help = $stats_example)]
+            Stats(StatsArgs),
+        }
+
+        impl From<$name> for Ask {
+            fn from(command: $name) -> Ask {
+                match command {
+                    $name::List(node) => Ask { verb: "list", name: None, node },
+                    $name::Show(show) => Ask { verb: "show", name: Some(show.name), node: show.node },
+                    $name::Stats(stats) => Ask { verb: "stats", name: stats.name, node: stats.node },
+                }
+            }
+        }
+    };
+}
+
+noun_command!(
+    /// `polyrail link ...`
+    LinkCommand,
+    "Lists the links of a running node",
+    "Example: polyrail link list --control /run/polyrail/alpha.sock",
+    "Shows all that is known of a link: path, window, losses, and when and why it changed its state",
+    "Example: polyrail link show beta/1",
+    "Counts what each link moved and lost",
+    "Example: polyrail link stats beta/1 --json"
+);
+noun_command!(
+    /// `polyrail node ...` for nodes that run.
+    NodeAsk,
+    "Lists the nodes that a running node knows, itself included",
+    "Example: polyrail node list --json",
+    "Shows all that is known of a node: session, messages, queues, credit, flows, links",
+    "Example: polyrail node show beta",
+    "Counts the messages to and from each node",
+    "Example: polyrail node stats"
+);
+noun_command!(
+    /// `polyrail bearer ...`
+    BearerCommand,
+    "Lists the bearers of a running node",
+    "Example: polyrail bearer list --json",
+    "Shows all that is known of a bearer: address, offloads, queue, links over it",
+    "Example: polyrail bearer show udp/eth0",
+    "Counts what the links over each bearer moved and lost",
+    "Example: polyrail bearer stats eth0"
+);
+noun_command!(
+    /// `polyrail service ...`
+    ServiceCommand,
+    "Lists the services that a running node knows, of the whole cluster",
+    "Example: polyrail service list",
+    "Shows who has bound a service, and whether it can be reached",
+    "Example: polyrail service show 100:7",
+    "Counts the ports and nodes that have bound each service",
+    "Example: polyrail service stats"
+);
+noun_command!(
+    /// `polyrail port ...`
+    PortCommand,
+    "Lists the ports of a running node's programs",
+    "Example: polyrail port list",
+    "Shows all that is known of a port: bindings, memory, queues, flows, credit given",
+    "Example: polyrail port show 1834572290",
+    "Counts what each port sent and what waits at it",
+    "Example: polyrail port stats --json"
+);
+
+/// A question about things of one kind.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    verb: &'static str,
+    name: Option<String>,
+    node: ListArgs,
 }
 
 impl Noun {
-    fn command(self) -> &'static str {
+    fn word(self) -> &'static str {
         match self {
-            Noun::Link => "link list",
-            Noun::Node => "node list",
-            Noun::Bearer => "bearer list",
-            Noun::Service => "service list",
+            Noun::Link => "link",
+            Noun::Node => "node",
+            Noun::Bearer => "bearer",
+            Noun::Service => "service",
+            Noun::Port => "port",
         }
     }
 
@@ -66,8 +150,7 @@ impl Noun {
     fn columns(self) -> &'static [&'static str] {
         match self {
             Noun::Link => &[
-                "peer",
-                "link",
+                "name",
                 "bearer",
                 "to",
                 "state",
@@ -90,13 +173,86 @@ impl Noun {
                 "receive_buffer_bytes",
             ],
             Noun::Service => &["service", "scope", "node", "port"],
+            Noun::Port => &[
+                "port",
+                "state",
+                "bindings",
+                "messages_unconfirmed",
+                "completions_waiting",
+                "receive_free_bytes",
+            ],
         }
     }
 }
 
+/// The order in which people read the groups of one thing; others follow by name.
+const GROUPS: [&str; 27] = [
+    "link",
+    "node",
+    "bearer",
+    "service",
+    "port",
+    "session",
+    "path",
+    "window",
+    "queue",
+    "queues",
+    "sending",
+    "receiving",
+    "messages",
+    "messages_inside",
+    "traffic",
+    "trouble",
+    "holds",
+    "engine",
+    "drops",
+    "malformed",
+    "bindings",
+    "credit_of_peer",
+    "credit_for_peer",
+    "credit_given",
+    "flows",
+    "links",
+    "changes",
+];
+
+/// The order of columns in groups that are tables; others follow by name.
+const COLUMNS: [&str; 16] = [
+    "at",
+    "ago_s",
+    "what",
+    "name",
+    "service",
+    "port",
+    "peer",
+    "class",
+    "from",
+    "to",
+    "why",
+    "state",
+    "bearer",
+    "scope",
+    "node",
+    "bytes_given",
+];
+
 /// Asks and prints.
-pub fn run(noun: Noun, arguments: &ListArgs, output: &Output) -> Result<ExitCode, Failure> {
-    let rows = control::rows(arguments.control.as_deref(), noun.command())?;
-    output.rows(noun.columns(), &rows);
+pub fn run(noun: Noun, ask: impl Into<Ask>, output: &Output) -> Result<ExitCode, Failure> {
+    let ask = ask.into();
+    let command = format!("{} {}", noun.word(), ask.verb);
+    let question = Question { command: &command, name: ask.name.as_deref() };
+    let answer = control::ask(ask.node.control.as_deref(), &question)?;
+    match ask.verb {
+        "list" => output.rows(noun.columns(), control::rows_of(&answer)?),
+        "show" => output.groups(&GROUPS, &COLUMNS, control::groups_of(&answer)?),
+        _ => output.counters(control::rows_of(&answer)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `polyrail stats`: the sums of a node.
+pub fn total(node: &ListArgs, output: &Output) -> Result<ExitCode, Failure> {
+    let answer: Value = control::ask(node.control.as_deref(), &Question { command: "stats", name: None })?;
+    output.groups(&GROUPS, &COLUMNS, control::groups_of(&answer)?);
     Ok(ExitCode::SUCCESS)
 }

@@ -17,11 +17,12 @@ mod send;
 mod service;
 mod size;
 mod testbed;
+mod trace;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use failure::{Exit, Failure};
-use list::{BearerCommand, LinkCommand, Noun, ServiceCommand};
+use list::Noun;
 use output::Output;
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ enum Command {
     Send(Box<send::Send>),
     /// Binds a service and writes out what arrives
     Recv(Box<recv::Recv>),
-    /// Runs a node, or lists the nodes that it knows
+    /// Runs a node, or tells what a running one knows of itself and others
     Node(Box<node::NodeCommand>),
     /// Links of a running node
     #[command(subcommand)]
@@ -62,6 +63,14 @@ enum Command {
     /// Services that a running node knows
     #[command(subcommand)]
     Service(list::ServiceCommand),
+    /// Ports of a running node's programs
+    #[command(subcommand)]
+    Port(list::PortCommand),
+    /// Sums of all counters of a running node, drops by reason
+    #[command(after_help = "Example: polyrail stats --json")]
+    Stats(list::ListArgs),
+    /// Captures the packets of a running node, into a file or as text
+    Trace(trace::Trace),
     /// Checks configuration files
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -105,9 +114,12 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Recv(arguments) => recv::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
-        Command::Link(LinkCommand::List(arguments)) => list::run(Noun::Link, &arguments, output),
-        Command::Bearer(BearerCommand::List(arguments)) => list::run(Noun::Bearer, &arguments, output),
-        Command::Service(ServiceCommand::List(arguments)) => list::run(Noun::Service, &arguments, output),
+        Command::Link(ask) => list::run(Noun::Link, ask, output),
+        Command::Bearer(ask) => list::run(Noun::Bearer, ask, output),
+        Command::Service(ask) => list::run(Noun::Service, ask, output),
+        Command::Port(ask) => list::run(Noun::Port, ask, output),
+        Command::Stats(node) => list::total(&node, output),
+        Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
     }

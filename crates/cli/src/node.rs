@@ -1,11 +1,11 @@
 //! `polyrail node`: an embedded node in the foreground, and what every command that runs a node shares.
 
 use crate::failure::Failure;
-use crate::list::{self, ListArgs, Noun};
+use crate::list::{self, NodeAsk, Noun};
 use crate::node_args::NodeArgs;
 use crate::output::Output;
 use crate::{control, log, size};
-use clap::{Args, Subcommand};
+use clap::Args;
 use polyrail::Node;
 use polyrail::config::{Config, Security};
 use serde_json::json;
@@ -18,22 +18,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// `polyrail node` alone runs a node; `polyrail node list` asks one.
+/// `polyrail node` alone runs a node; `polyrail node list`, `show` and `stats` ask one.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Example: polyrail node --insecure --name alpha --interface 'eth*'")]
 pub struct NodeCommand {
     #[command(subcommand)]
-    action: Option<NodeAction>,
+    action: Option<NodeAsk>,
     #[command(flatten)]
     run: Run,
-}
-
-#[derive(Subcommand)]
-enum NodeAction {
-    /// Lists the nodes that a running node knows, itself included
-    #[command(after_help = "Example: polyrail node list --json")]
-    List(ListArgs),
 }
 
 #[derive(Args)]
@@ -48,10 +41,10 @@ struct Run {
     node: NodeArgs,
 }
 
-/// Runs a node until a signal, or lists.
+/// Runs a node until a signal, or asks one.
 pub fn run(command: &NodeCommand, output: &Output) -> Result<ExitCode, Failure> {
     match &command.action {
-        Some(NodeAction::List(arguments)) => list::run(Noun::Node, arguments, output),
+        Some(ask) => list::run(Noun::Node, ask.clone(), output),
         None => foreground(&command.run, output),
     }
 }

@@ -1,7 +1,7 @@
 //! Results on the standard output: for people, or as JSON.
 
 use crate::failure::Failure;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{ErrorKind, Write};
 
 /// Where results go and in which form.
@@ -37,6 +37,39 @@ impl Output {
         }
     }
 
+    /// One thing in groups: those that are objects as names and values, those that are lists as tables. `order` and
+    /// `columns` say what comes first.
+    pub fn groups(&self, order: &[&str], columns: &[&str], groups: &Map<String, Value>) {
+        if self.json {
+            write_line(&json!({ "ok": true, "show": groups }).to_string());
+            return;
+        }
+        for name in ordered(order, groups.keys()) {
+            write_line(&name);
+            let lines = match &groups[&name] {
+                Value::Object(members) => values(members),
+                Value::Array(rows) if rows.is_empty() => vec!["none".to_owned()],
+                Value::Array(rows) => wide_table(columns, rows),
+                other => vec![cell(other)],
+            };
+            lines.iter().for_each(|line| write_line(&format!("  {line}")));
+        }
+    }
+
+    /// Counters: each row below its name.
+    pub fn counters(&self, rows: &[Value]) {
+        if self.json {
+            write_line(&json!({ "ok": true, "rows": rows }).to_string());
+            return;
+        }
+        for row in rows.iter().filter_map(Value::as_object) {
+            write_line(&cell(row.get("name").unwrap_or(&Value::Null)));
+            let mut members = row.clone();
+            members.remove("name");
+            values(&members).iter().for_each(|line| write_line(&format!("  {line}")));
+        }
+    }
+
     /// Why the command ended: JSON on the standard output, else one line on the standard error.
     pub fn failure(&self, failure: &Failure) {
         if self.json {
@@ -55,6 +88,30 @@ pub fn write_line(line: &str) {
     if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
         std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 });
     }
+}
+
+/// The names of `all`, those in `order` first.
+fn ordered<'a>(order: &[&str], all: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = all.cloned().collect();
+    let rank = |name: &String| order.iter().position(|known| known == name).unwrap_or(order.len());
+    names.sort_by_key(|name| (rank(name), name.clone()));
+    names
+}
+
+/// Names and values, one a line.
+fn values(members: &Map<String, Value>) -> Vec<String> {
+    let width = members.keys().map(|name| name.chars().count()).max().unwrap_or_default();
+    members.iter().map(|(name, value)| format!("{name:<width$}  {}", cell(value))).collect()
+}
+
+/// A table of all members that the rows have.
+fn wide_table(order: &[&str], rows: &[Value]) -> Vec<String> {
+    let mut names: Vec<&String> = rows.iter().filter_map(Value::as_object).flat_map(Map::keys).collect();
+    names.sort_unstable();
+    names.dedup();
+    let columns = ordered(order, names.into_iter());
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    table(&columns, rows)
 }
 
 /// The lines of a table, columns aligned, numbers to the right.
@@ -109,6 +166,14 @@ mod tests {
             table(&["name", "rtt_us", "up"], &rows),
             ["name  rtt_us  up", "a          7  yes", "long    1234  -"]
         );
+    }
+
+    #[test]
+    fn groups_and_columns_come_in_their_order_and_others_by_name() {
+        let row = json!({ "why": "silence", "at": "now", "bearer": "udp/l0", "age": 1.5 });
+        let columns = wide_table(&["at", "why"], std::slice::from_ref(&row));
+        assert_eq!(columns, ["at   why      age  bearer", "now  silence  1.5  udp/l0"]);
+        assert_eq!(values(row.as_object().unwrap())[..2], ["age     1.5", "at      now"]);
     }
 
     #[test]

@@ -3,96 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use polyrail_bench::netns::{LinkSpec, NetnsError, Spec, Testbed};
+#[path = "nodes/world.rs"]
+mod world;
+
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_polyrail");
-
-/// Two nodes, two links; `None` where this machine makes no namespaces, said past the capture of test output.
-fn testbed(name: &str) -> Option<Testbed> {
-    let name = format!("cli-{name}-{}", std::process::id());
-    match Testbed::create(Spec::pair(name, vec![LinkSpec::default(); 2])) {
-        Ok(testbed) => Some(testbed),
-        Err(error @ (NetnsError::Permission | NetnsError::Missing { .. })) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED nodes: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// The program inside a node of the testbed.
-fn inside(testbed: &Testbed, node: usize, arguments: &[&str]) -> Command {
-    let mut command = testbed.command(node, PROGRAM);
-    command.arg("--json").args(arguments).args([
-        "--insecure",
-        "--interface",
-        "l*",
-        "--cluster",
-        &testbed.spec().name,
-    ]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command
-}
-
-/// A process that is ended with the value, if it has not ended by itself.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        Running(Some(command.spawn().expect("the program starts")))
-    }
-    fn finish(mut self) -> Output {
-        self.0.take().expect("still running").wait_with_output().expect("the program ends")
-    }
-    fn first_line(&mut self) -> Value {
-        let stdout = self.0.as_mut().expect("still running").stdout.as_mut().expect("piped");
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        serde_json::from_str(&line).expect("JSON")
-    }
-    fn signal(&self, name: &str) {
-        let pid = self.0.as_ref().expect("still running").id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
-        assert!(sent.success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn last_document(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(text.lines().last().unwrap_or_default())
-        .unwrap_or_else(|_| panic!("no JSON: {output:?}"))
-}
-
-/// A path in the temporary folder whose file vanishes with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Scratch(std::env::temp_dir().join(format!("polyrail-nodes-{}-{name}", std::process::id())))
-    }
-    fn path(&self) -> &str {
-        self.0.to_str().expect("UTF-8")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use world::{PROGRAM, Running, Scratch, ask_until, inside, last_document, testbed};
 
 #[test]
 fn a_file_arrives_as_it_is_by_the_name_of_a_service() {
@@ -163,20 +78,10 @@ fn a_node_lists_what_it_knows_and_leaves_at_sigterm() {
     assert_eq!(beta.first_line()["event"], "started");
     let receiver = Running::start(inside(&testbed, 1, &["recv", "100:0-9", "--port", "7432"]));
 
-    let rows = |noun: &str| {
-        let output =
-            Command::new(PROGRAM).args(["--json", noun, "list", "--control", socket.path()]).output();
-        last_document(&output.expect("the program starts"))["rows"].as_array().cloned().unwrap_or_default()
-    };
     let until = |noun: &str, what: &dyn Fn(&[Value]) -> bool| {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        loop {
-            let rows = rows(noun);
-            if what(&rows) {
-                return;
-            }
-            assert!(std::time::Instant::now() < deadline, "{noun} list stays {rows:?}");
-        }
+        ask_until(&socket, &[noun, "list"], |answer| {
+            what(answer["rows"].as_array().map_or(&[], Vec::as_slice))
+        });
     };
     until("bearer", &|rows| rows.len() == 2 && rows.iter().all(|row| row["state"] == "up"));
     let both_links = |row: &Value| row["name"] == "beta" && row["state"] == "up" && row["links_up"] == 2;

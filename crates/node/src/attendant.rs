@@ -132,6 +132,9 @@ impl Attendant {
             let busy = {
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.drive.is_stopping() {
+                    if let Some(control) = &mut self.control {
+                        control.finish(&shared);
+                    }
                     return;
                 }
                 self.check_carriers(&shared);
@@ -143,8 +146,10 @@ impl Attendant {
                 shared.drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns()))
             };
             let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
+            // What is captured waits in a ring, and nobody rings for it.
+            let tracing = self.control.as_ref().is_some_and(Listener::is_tracing);
             let wait = match (busy, self.devices.len()) {
-                _ if waiting => BUSY,
+                _ if waiting || tracing => BUSY,
                 (true, ..2) => BUSY_ALONE,
                 (true, _) => BUSY,
                 (false, _) => IDLE,

@@ -1,7 +1,13 @@
 //! The control socket: one line of JSON in, one line out (docs/operating.md, "Control socket").
 
-use crate::clock::now_ns;
-use crate::engine::Status;
+mod find;
+mod rows;
+mod show;
+mod stats;
+mod stream;
+
+use crate::engine::Engine;
+use crate::moment::Moment;
 use crate::node::Shared;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -9,6 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stream::{Stream, Wish};
 
 /// Longest request, bytes.
 const REQUEST_BYTES_MAX: usize = 4_096;
@@ -19,6 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Listener {
     listener: UnixListener,
     path: PathBuf,
+    /// The trace that somebody wants.
+    trace: Option<Stream>,
 }
 
 impl Listener {
@@ -36,15 +45,31 @@ impl Listener {
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener { listener, path: path.to_owned() })
+        Ok(Listener { listener, path: path.to_owned(), trace: None })
     }
 
-    /// Answers whoever has asked.
+    /// Answers whoever has asked, and moves a trace on.
     pub(crate) fn serve(&mut self, shared: &Shared) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
+        while let Ok((stream, _)) = self.listener.accept() {
             // A client that hangs costs its own answer and at most `PATIENCE` of ours.
-            let _ = answer(&mut stream, shared);
+            let begun = answer(stream, shared, self.is_tracing()).unwrap_or(None);
+            self.trace = begun.or_else(|| self.trace.take());
         }
+        if self.trace.as_mut().is_some_and(|trace| !trace.pump(shared)) {
+            self.trace = None;
+        }
+    }
+
+    /// The node ends: whoever reads a trace gets the end of it.
+    pub(crate) fn finish(&mut self, shared: &Shared) {
+        if let Some(mut trace) = self.trace.take() {
+            trace.finish(shared);
+        }
+    }
+
+    /// Whether a trace runs: then this is to be called often.
+    pub(crate) fn is_tracing(&self) -> bool {
+        self.trace.is_some()
     }
 }
 
@@ -60,7 +85,8 @@ impl Drop for Listener {
     }
 }
 
-fn answer(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
+/// Reads a request and answers it; the trace that is to follow, if that is what was asked for.
+fn answer(mut stream: UnixStream, shared: &Shared, tracing: bool) -> io::Result<Option<Stream>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -69,86 +95,113 @@ fn answer(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     while line.len() < REQUEST_BYTES_MAX && stream.read(&mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }
-    let reply = match serde_json::from_slice::<Value>(&line) {
-        Ok(request) => match request["command"].as_str() {
-            Some(command) => reply_to(command, &shared.drive.engine().status(now_ns())),
-            None => refuse("request", "no \"command\""),
-        },
-        Err(error) => refuse("request", &format!("not JSON: {error}")),
-    };
-    writeln!(stream, "{reply}")
-}
-
-fn refuse(code: &str, message: &str) -> Value {
-    json!({"ok": false, "error": {"code": code, "message": message}})
-}
-
-/// The answer to a command, from a picture of the node.
-fn reply_to(command: &str, status: &Status) -> Value {
-    let rows: Vec<Value> = match command {
-        "status" => return json!({"ok": true, "status": status}),
-        "bearer list" => status.bearers.iter().map(bearer_row).collect(),
-        "link list" => status.links.iter().map(link_row).collect(),
-        "node list" => node_rows(status),
-        "service list" => status.services.iter().map(service_row).collect(),
-        other => {
-            let known = "bearer list, link list, node list, service list, status";
-            return refuse("command", &format!("{other:?}: unknown; known: {known}"));
+    let reply = match Request::read(&line) {
+        Ok(Request { trace: Some(_), .. }) if tracing => {
+            Err(Refusal::new("busy", "another trace runs; a node has one at a time"))
         }
+        Ok(Request { trace: Some(wish), .. }) => {
+            let begun = Stream::begin(&wish, &mut shared.drive.engine());
+            match begun {
+                Ok(reader) => return Stream::new(stream, reader, &wish).map(Some),
+                Err(refusal) => Err(refusal),
+            }
+        }
+        // The picture is taken in one piece: its parts belong together.
+        Ok(request) => reply_to(&request, &mut shared.drive.engine(), &Moment::read()),
+        Err(refusal) => Err(refusal),
     };
-    json!({"ok": true, "rows": rows})
+    let reply = reply.unwrap_or_else(|refusal| refusal.to_json());
+    writeln!(stream, "{reply}")?;
+    Ok(None)
 }
 
-fn bearer_row(b: &crate::engine::BearerStatus) -> Value {
-    let (medium, interface) = b.name.split_once('/').unwrap_or((&b.name, ""));
-    json!({
-        "bearer": b.name, "interface": interface, "medium": medium, "address": b.address,
-        "state": if b.carrier { "up" } else { "no-carrier" }, "mtu_bytes": b.mtu, "gso": b.gso,
-        "express_frames": b.express_frames.is_some(),
-        "express_frames_sent": b.express_frames.map(|(sent, _)| sent),
-        "express_frames_received": b.express_frames.map(|(_, received)| received),
-        "send_buffer_bytes": b.buffers.0, "receive_buffer_bytes": b.buffers.1,
-        "queue_target_bytes": b.queue_target_bytes,
-    })
+/// What somebody asks.
+#[derive(PartialEq, Eq, Debug)]
+struct Request {
+    command: String,
+    /// The thing that is meant, for commands that are about one.
+    name: Option<String>,
+    /// What is to be captured, if that is the command.
+    trace: Option<Wish>,
 }
 
-fn link_row(l: &crate::engine::LinkReport) -> Value {
-    json!({
-        "peer": l.peer, "link": l.link, "bearer": l.bearer, "to": l.to, "state": l.state, "status": l.status,
-        "rtt_us": l.rtt_ns.0 as f64 / 1_000.0, "rtt_min_us": l.rtt_ns.1 as f64 / 1_000.0, "mtu_bytes": l.mtu,
-        "rate_bytes_per_s": l.rate_bytes_per_s, "window_bytes": l.window_bytes.0, "inflight_bytes": l.window_bytes.1,
-        "packets_sent": l.packets.0, "packets_received": l.packets.1, "packets_lost": l.packets.2,
-        "packets_lost_spuriously": l.packets.3, "bytes_sent": l.bytes.0, "bytes_received": l.bytes.1,
-        "probe_timeouts": l.troubles.0, "failures": l.troubles.1,
-    })
+impl Request {
+    fn read(line: &[u8]) -> Result<Request, Refusal> {
+        let wrong = |message: &str| Refusal::new("request", message);
+        let request: Value =
+            serde_json::from_slice(line).map_err(|error| wrong(&format!("not JSON: {error}")))?;
+        let command = request["command"].as_str().ok_or_else(|| wrong("no \"command\""))?.to_owned();
+        let name = match &request["name"] {
+            Value::Null => None,
+            Value::String(name) => Some(name.clone()),
+            other => return Err(wrong(&format!("\"name\" is {other}; allowed: a string"))),
+        };
+        let trace = if command == "trace" { Some(Wish::read(&request)?) } else { None };
+        Ok(Request { command, name, trace })
+    }
 }
 
-fn node_rows(status: &Status) -> Vec<Value> {
-    let own = json!({
-        "node": status.id, "name": status.name, "state": "self", "incarnation": status.incarnation,
-        "links": status.links.len(), "links_up": status.links.iter().filter(|l| l.state == "up").count(),
-    });
-    let peers = status.peers.iter().map(|p| {
-        let links = || status.links.iter().filter(|l| l.peer == p.name);
-        json!({
-            "node": p.id, "name": p.name, "state": if p.up { "up" } else { "isolated" },
-            "incarnation": p.incarnation, "links": links().count(),
-            "links_up": links().filter(|l| l.state == "up").count(),
-            "messages_sent": p.messages.0, "messages_confirmed": p.messages.1, "messages_received": p.messages.2,
-            "messages_failed": p.messages.3, "messages_refused": p.messages.4,
-        })
-    });
-    std::iter::once(own).chain(peers).collect()
+/// Why there is no answer.
+#[derive(PartialEq, Eq, Debug)]
+struct Refusal {
+    code: &'static str,
+    message: String,
 }
 
-fn service_row(s: &crate::engine::BindingStatus) -> Value {
-    let service = if s.lower == s.upper {
-        format!("{}:{}", s.kind, s.lower)
-    } else {
-        format!("{}:{}-{}", s.kind, s.lower, s.upper)
-    };
-    json!({
-        "service": service, "type": s.kind, "lower": s.lower, "upper": s.upper, "scope": s.scope,
-        "node": s.node, "port": s.port,
-    })
+impl Refusal {
+    fn new(code: &'static str, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into() }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"ok": false, "error": {"code": self.code, "message": self.message}})
+    }
 }
+
+/// What can be listed, shown and counted.
+const NOUNS: [&str; 5] = ["bearer", "link", "node", "port", "service"];
+
+/// The answer to a request, from the engine as it is now.
+fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<Value, Refusal> {
+    let name = request.name.as_deref();
+    let (noun, verb) = request.command.split_once(' ').unwrap_or((&request.command, ""));
+    let known = NOUNS.contains(&noun);
+    match verb {
+        "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
+        "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
+        "list" if known => Ok(json!({"ok": true, "rows": list(noun, engine, moment)})),
+        "stats" if known => Ok(json!({"ok": true, "rows": stats::rows(engine, noun, name)?})),
+        "show" if known => {
+            let name = name.ok_or_else(|| Refusal::new("request", format!("which {noun}? no \"name\"")))?;
+            Ok(json!({"ok": true, "show": show(noun, name, engine, moment)?}))
+        }
+        _ => {
+            let nouns = NOUNS.join("|");
+            let known = format!("{nouns} list, {nouns} show, {nouns} stats, stats, status, trace");
+            Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
+        }
+    }
+}
+
+fn list(noun: &str, engine: &mut Engine, moment: &Moment) -> Vec<Value> {
+    match noun {
+        "port" => rows::port_rows(engine),
+        "bearer" => engine.bearer_rows().iter().map(rows::bearer_row).collect(),
+        "service" => engine.service_rows().iter().map(rows::service_row).collect(),
+        "link" => engine.status(moment.now.0).links.iter().map(rows::link_row).collect(),
+        _ => rows::node_rows(&engine.status(moment.now.0)),
+    }
+}
+
+fn show(noun: &str, name: &str, engine: &mut Engine, moment: &Moment) -> Result<Value, Refusal> {
+    match noun {
+        "link" => show::link(engine, name, moment),
+        "port" => show::port(engine, name, moment),
+        "bearer" => show::bearer(engine, name),
+        "service" => show::service(engine, name),
+        _ => show::node(engine, name, moment),
+    }
+}
+
+#[cfg(test)]
+mod tests;

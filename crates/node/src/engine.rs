@@ -7,9 +7,12 @@ mod admission;
 pub mod client;
 pub mod command;
 mod gather;
+pub(crate) mod history;
+mod picture;
 mod spaced;
-mod status;
+pub(crate) mod status;
 mod store;
+pub(crate) mod tap;
 mod turn;
 
 /// What the engine answers to bind and unbind.
@@ -26,6 +29,7 @@ pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 
 use crate::node::events::NodeEvent;
 use gather::Gather;
+use history::History;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
@@ -36,6 +40,7 @@ use spaced::Spacing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::EngineStore;
+use tap::Tap;
 
 /// Where a turn looks for what has come in. Loopback is looked at whenever something was sent by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +144,10 @@ pub struct Engine {
     news: Option<Arc<EventFd>>,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
+    history: History,
+    /// Somebody wants to see the packets.
+    tap: Option<Tap>,
+    started_at: Instant,
 }
 
 impl Engine {
@@ -162,6 +171,9 @@ impl Engine {
             news: None,
             notices: Vec::new(),
             loopback_at: None,
+            history: History::default(),
+            tap: None,
+            started_at: Instant(now_ns),
         }
     }
 

@@ -28,9 +28,11 @@ pub mod control;
 pub mod engine;
 mod error;
 mod message;
+mod moment;
 mod node;
 mod port;
 mod readiness;
+pub mod trace;
 mod wait;
 
 pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};

@@ -6,7 +6,7 @@ use crate::flow::Class;
 use crate::id::{
     BearerId, BufferId, ConnectionId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId,
 };
-use crate::link::state::LinkState;
+use crate::link::state::{LinkEvent, LinkState};
 use arrayvec::ArrayString;
 
 /// News, in the order in which they came about.
@@ -135,6 +135,8 @@ pub enum Event {
         from: LinkState,
         /// State now.
         to: LinkState,
+        /// What brought it about.
+        why: LinkEvent,
     },
     /// The service table changed.
     Names,

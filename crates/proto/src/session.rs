@@ -4,6 +4,7 @@ pub(crate) mod connection;
 mod control;
 mod multicast;
 mod outcome;
+mod picture;
 mod quiet;
 mod receive;
 mod schedule;
@@ -11,6 +12,7 @@ mod serving;
 mod transmit;
 
 pub use control::Notice;
+pub use picture::{FlowPicture, GivenPicture, TakenPicture};
 pub use transmit::Outcome;
 
 use crate::address::MediaAddress;
@@ -689,7 +691,8 @@ impl Session {
         self.schedule.forget_choice();
         self.note_isolation(cx.now);
         let node = self.peer.node;
-        cx.events.push_back(Event::Link { node, link: id, bearer, from: change.from, to: change.to });
+        let Transition { from, to, why } = change;
+        cx.events.push_back(Event::Link { node, link: id, bearer, from, to, why });
     }
 
     pub(crate) fn note_isolation(&mut self, now: Instant) {

@@ -44,8 +44,12 @@ pub struct SessionStats {
     pub messages_received: u64,
     /// Messages that failed.
     pub messages_failed: u64,
-    /// Messages refused for want of memory here.
+    /// Refusals of messages here, for whatever reason; a message that comes again is refused again.
     pub messages_refused: u64,
+    /// Those of them for ports that do not exist.
+    pub refused_no_port: u64,
+    /// Refusals of messages of ours that the peer told.
+    pub refused_by_peer: u64,
 }
 
 /// What a link did.

@@ -4,8 +4,10 @@ use super::Engine;
 use crate::node::events::state_name;
 use polyrail_bearer::Address;
 use polyrail_proto::address::{MediaAddress, Scope};
+use polyrail_proto::link::Link;
+use polyrail_proto::session::Session;
 use polyrail_proto::time::Instant;
-use polyrail_proto::wire::LinkStatus;
+use polyrail_proto::wire::{Fault, LinkStatus};
 use serde::Serialize;
 
 /// Everything about a node.
@@ -27,6 +29,8 @@ pub struct Status {
     pub services: Vec<BindingStatus>,
     /// Drops by reason.
     pub drops: Vec<(String, u64)>,
+    /// Malformed packets by kind of fault.
+    pub malformed: Vec<(String, u64)>,
 }
 
 /// One bearer.
@@ -74,6 +78,8 @@ pub struct PeerStatus {
 pub struct LinkReport {
     /// The peer's name.
     pub peer: String,
+    /// The peer's identity, 16 hexadecimal digits.
+    pub node: String,
     /// Number of the link in the session.
     pub link: u16,
     /// Name of our bearer.
@@ -130,20 +136,19 @@ impl Engine {
             bearers: self.bearer_rows(),
             peers: remote().map(peer_row).collect(),
             links: remote()
-                .flat_map(|s| {
-                    s.links.iter().map(|l| link_row(&s.peer.name, self.bearer_name(l.spec.bearer.0), l))
-                })
+                .flat_map(|s| s.links.iter().map(|l| link_row(s, self.bearer_name(l.spec.bearer.0), l)))
                 .collect(),
             services: self.service_rows(),
             drops: self.drop_rows(),
+            malformed: self.fault_rows(),
         }
     }
 
-    fn bearer_name(&self, index: u8) -> String {
+    pub(crate) fn bearer_name(&self, index: u8) -> String {
         self.bearers.get(index as usize).map_or_else(String::new, |b| b.bearer.name().to_owned())
     }
 
-    fn bearer_rows(&self) -> Vec<BearerStatus> {
+    pub(crate) fn bearer_rows(&self) -> Vec<BearerStatus> {
         let rows = self.bearers.iter().zip(self.node.bearers()).enumerate();
         rows.filter(|(_, (b, _))| !b.loopback)
             .map(|(bearer, (b, (_, carrier)))| {
@@ -163,7 +168,7 @@ impl Engine {
             .collect()
     }
 
-    fn service_rows(&self) -> Vec<BindingStatus> {
+    pub(crate) fn service_rows(&self) -> Vec<BindingStatus> {
         let rows = self.node.table().list();
         rows.map(|(node, port, range, scope)| BindingStatus {
             kind: range.kind,
@@ -176,7 +181,15 @@ impl Engine {
         .collect()
     }
 
-    fn drop_rows(&self) -> Vec<(String, u64)> {
+    pub(crate) fn fault_rows(&self) -> Vec<(String, u64)> {
+        let mut sums: std::collections::BTreeMap<String, u64> = Default::default();
+        for (fault, count) in self.node.faults() {
+            *sums.entry(fault_name(*fault)).or_default() += count;
+        }
+        sums.into_iter().collect()
+    }
+
+    pub(crate) fn drop_rows(&self) -> Vec<(String, u64)> {
         let d = self.node.drops();
         [
             ("malformed", d.malformed),
@@ -198,7 +211,17 @@ impl Engine {
     }
 }
 
-fn peer_row(s: &polyrail_proto::session::Session) -> PeerStatus {
+/// A kind of fault as the name of a counter; what a peer can vary freely is not part of it.
+fn fault_name(fault: Fault) -> String {
+    match fault {
+        Fault::Version(_) => "version".to_owned(),
+        Fault::PacketType(_) => "packet-type".to_owned(),
+        Fault::CriticalFrame(_) => "critical-frame".to_owned(),
+        other => other.to_string().replace(' ', "-"),
+    }
+}
+
+fn peer_row(s: &Session) -> PeerStatus {
     let m = &s.stats;
     PeerStatus {
         id: s.peer.node.to_string(),
@@ -216,20 +239,25 @@ fn peer_row(s: &polyrail_proto::session::Session) -> PeerStatus {
     }
 }
 
-fn link_row(peer: &str, bearer: String, l: &polyrail_proto::link::Link) -> LinkReport {
-    let status = match l.status {
+/// The operator's word for a link.
+pub(crate) fn status_name(status: LinkStatus) -> &'static str {
+    match status {
         LinkStatus::Active => "active",
         LinkStatus::Standby => "standby",
         LinkStatus::Drain => "drain",
         LinkStatus::Down => "down",
-    };
+    }
+}
+
+fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
     LinkReport {
-        peer: peer.to_owned(),
+        peer: session.peer.name.to_string(),
+        node: session.peer.node.to_string(),
         link: l.spec.id.0,
         bearer,
         to: show(&l.spec.to),
         state: state_name(l.state.state()).to_owned(),
-        status: status.to_owned(),
+        status: status_name(l.status).to_owned(),
         mtu: l.mtu.current(),
         rtt_ns: (l.rtt.srtt().0, l.rtt.min().0),
         rate_bytes_per_s: l.window.rate_bytes_per_s(),
@@ -245,6 +273,7 @@ fn link_row(peer: &str, bearer: String, l: &polyrail_proto::link::Link) -> LinkR
     }
 }
 
-fn show(address: &MediaAddress) -> String {
+/// An address of the core's as text.
+pub(crate) fn show(address: &MediaAddress) -> String {
     Address::from_bytes(address.as_bytes()).map_or_else(|| format!("{address:?}"), |a| a.to_string())
 }

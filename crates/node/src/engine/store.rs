@@ -80,6 +80,23 @@ pub(super) struct Slot {
     arrived: Option<Arc<EventFd>>,
 }
 
+/// What the memory and the queues of a port hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortMemory {
+    /// Its program is gone; what it sent is still under way.
+    pub closing: bool,
+    /// Messages that it sent and that are over.
+    pub completed: u64,
+    pub send_arena_bytes: u64,
+    pub receive_arena_bytes: u64,
+    pub receive_free_bytes: u64,
+    /// Commands that the engine has not taken.
+    pub commands_waiting: usize,
+    /// Messages and answers that the program has not taken.
+    pub completions_waiting: usize,
+    pub completions_max: usize,
+}
+
 /// A train that lies in memory as it leaves.
 pub(super) struct Run {
     client: usize,
@@ -216,6 +233,28 @@ impl EngineStore {
 
     pub(super) fn slot(&mut self, index: usize) -> Option<&mut Slot> {
         self.slots.get_mut(index)?.as_mut()
+    }
+
+    /// What the memory and the queues of a port hold.
+    pub(super) fn memory_of(&mut self, port: PortId) -> Option<PortMemory> {
+        let (_, slot) = self.slot_of(port)?;
+        let pair = &mut slot.pair;
+        Some(PortMemory {
+            closing: slot.closing,
+            completed: slot.completed,
+            send_arena_bytes: pair.tx.capacity(),
+            receive_arena_bytes: pair.rx.capacity(),
+            receive_free_bytes: pair.rx.reclaim(),
+            commands_waiting: pair.sq.len(),
+            completions_waiting: pair.cq.capacity() - pair.cq.free() + slot.overflow.len(),
+            completions_max: pair.cq.capacity(),
+        })
+    }
+
+    /// Buffers that changed hands and are the engine's now: how many, and their bytes.
+    pub(super) fn held(&self) -> (usize, u64) {
+        let held = self.held.iter().flatten();
+        held.fold((0, 0), |(count, bytes), buffer| (count + 1, bytes + buffer.len() as u64))
     }
 
     fn index_of(&self, port: PortId) -> Option<usize> {

@@ -62,7 +62,7 @@ impl Engine {
     /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
     #[inline(never)]
     fn settle(&mut self, now: Instant, work: &mut Work) {
-        work.done += self.deliver();
+        work.done += self.deliver(now);
         self.finish_closing(now);
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
@@ -152,6 +152,14 @@ impl Engine {
     #[inline(never)]
     fn hand_in(&mut self, index: usize, now: Instant) {
         let id = self.bearers[index].id;
+        if let Some(tap) = &mut self.tap
+            && !self.bearers[index].loopback
+        {
+            let to = self.bearers[index].bearer.local().address;
+            for group in self.batch.iter() {
+                tap.take(now, (group.from, to), group.stride, std::iter::once(group.bytes));
+            }
+        }
         for group in self.batch.iter() {
             let from = media(&group.from);
             let source = Source { bearer: id, from: &from };
@@ -230,15 +238,30 @@ impl Engine {
         let Attached { bearer, blocked, checked_at, loopback, looped, .. } = &mut self.bearers[index];
         *looped |= *loopback;
         let train = &self.train;
+        let mut tap = self.tap.as_mut().filter(|_| !*loopback);
         let outcome = if train.to.as_bytes().is_empty() {
             bearer.broadcast(&train.head);
+            if let (Some(tap), Some(to)) = (&mut tap, bearer.beacon_group()) {
+                tap.take(
+                    now,
+                    (bearer.local().address, to),
+                    train.head.len(),
+                    std::iter::once(&train.head[..]),
+                );
+            }
             SendOutcome::Sent
         } else {
             let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
             let (segment_bytes, bytes, express) = (train.segment_bytes, train.bytes, train.express);
             let lends = bearer.capabilities().lends_pages;
             let mut send = |slices: &[IoSlice<'_>], lend: bool| {
-                bearer.send(&Transmit { to, segment_bytes, bytes, slices, express, lend: lend && lends })
+                let lend = lend && lends;
+                let sent = bearer.send(&Transmit { to, segment_bytes, bytes, slices, express, lend });
+                if let (Some(tap), SendOutcome::Sent) = (&mut tap, &sent) {
+                    let parts = slices.iter().map(|slice| &slice[..]);
+                    tap.take(now, (bearer.local().address, to), segment_bytes, parts);
+                }
+                sent
             };
             match self.store.lay_heads(train) {
                 Some(run) => {
@@ -285,7 +308,7 @@ impl Engine {
 
     // ----- news ----------------------------------------------------------------------------------------------
 
-    fn deliver(&mut self) -> u32 {
+    fn deliver(&mut self, now: Instant) -> u32 {
         let mut count = 0;
         while let Some(event) = self.node.poll_event() {
             count += 1;
@@ -316,6 +339,7 @@ impl Engine {
                 }
                 Event::Names => self.push_event(NodeEvent::Names),
                 other => {
+                    self.remember(now, &other);
                     if let Some(news) = NodeEvent::of(&other) {
                         self.push_event(news);
                     }

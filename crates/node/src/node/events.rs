@@ -39,6 +39,8 @@ pub enum NodeEvent {
         from: &'static str,
         /// State now.
         to: &'static str,
+        /// What brought it about.
+        why: String,
     },
     /// The service table changed.
     Names,
@@ -74,9 +76,9 @@ impl NodeEvent {
             Event::PeerDown { node, incarnation, left } => {
                 NodeEvent::PeerDown { node: node.0, incarnation: incarnation.0, left: *left }
             }
-            Event::Link { node, link, bearer, from, to } => {
-                let (from, to) = (state_name(*from), state_name(*to));
-                NodeEvent::Link { node: node.0, link: link.0, bearer: bearer.0, from, to }
+            Event::Link { node, link, bearer, from, to, why } => {
+                let (from, to, why) = (state_name(*from), state_name(*to), why.to_string());
+                NodeEvent::Link { node: node.0, link: link.0, bearer: bearer.0, from, to, why }
             }
             Event::Names => NodeEvent::Names,
             Event::DuplicateIdentity { node, at } => {

@@ -231,6 +231,11 @@ impl SendFlow {
         self.messages.len()
     }
 
+    /// Messages of which nothing was sent.
+    pub fn unsent(&self) -> usize {
+        (self.base + self.messages.len() as u64).saturating_sub(self.next) as usize
+    }
+
     /// Whether nothing is left to do for this flow.
     pub fn is_idle(&self) -> bool {
         self.messages.is_empty()

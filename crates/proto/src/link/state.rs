@@ -56,6 +56,8 @@ pub struct Transition {
     pub from: LinkState,
     /// The state now.
     pub to: LinkState,
+    /// What brought it about.
+    pub why: LinkEvent,
 }
 
 /// Times and counts of the failure detector (protocol.md §6.4). Silences and keepalives are the link's owner's business.
@@ -216,7 +218,7 @@ impl State {
             return None;
         }
         self.enter(now, from, to);
-        Some(Transition { from, to })
+        Some(Transition { from, to, why: event })
     }
 
     /// When [`State::handle_timeout`] has something to do.
@@ -337,6 +339,23 @@ impl fmt::Display for LinkState {
             LinkState::Suspect => "suspect",
             LinkState::Down => "down",
             LinkState::Damped => "damped",
+        })
+    }
+}
+
+impl fmt::Display for LinkEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkEvent::Joined => "joined",
+            LinkEvent::CarrierLost => "carrier lost",
+            LinkEvent::CarrierBack => "carrier back",
+            LinkEvent::SendFailed => "system refused to send",
+            LinkEvent::PeerSaysDown => "peer says down",
+            LinkEvent::Silence => "silence",
+            LinkEvent::Verdict => "no answer to the suspicion",
+            LinkEvent::ProofOfLife => "heard again",
+            LinkEvent::ProbationOver => "probation passed",
+            LinkEvent::DampingOver => "penalty faded",
         })
     }
 }

@@ -95,6 +95,11 @@ impl Control {
         self.pending.len() < limits::CONTROL_FRAMES_MAX
     }
 
+    /// Notices that are not confirmed, and those of the peer that wait for earlier ones.
+    pub fn lens(&self) -> (usize, usize) {
+        (self.pending.len(), self.held.len())
+    }
+
     /// Queues a notice. Callers that produce many ask `has_room` first; single ones always fit.
     pub fn push(&mut self, notice: Notice) {
         self.pending.push_back(Pending { notice, confirmed: false });

@@ -558,6 +558,7 @@ impl Session {
 
     fn refuse(&mut self, m: &Message, reason: RefuseReason) -> Taken {
         self.stats.messages_refused += 1;
+        self.stats.refused_no_port += u64::from(reason == RefuseReason::NoPort);
         let known =
             self.receiving.refuse.iter().any(|r| r.from == m.from && r.to == m.to && r.class == m.class);
         if !known && self.receiving.refuse.len() < limits::REFUSALS_MAX {
@@ -604,6 +605,7 @@ impl Session {
     }
 
     fn on_refuse(&mut self, cx: &mut Cx<'_>, refuse: &wire::Refuse) -> Taken {
+        self.stats.refused_by_peer += 1;
         let key = FlowKey { from: refuse.from, to: refuse.to, class: Class::from_bits(refuse.class) };
         if refuse.reason != RefuseReason::NoRoom {
             let why = if refuse.reason == RefuseReason::NoPort { Failure::NoPort } else { Failure::TooLarge };

@@ -73,6 +73,11 @@ impl Schedule {
         self.rings.iter().map(VecDeque::len).sum()
     }
 
+    /// Entries by class.
+    pub(super) fn lens(&self) -> [usize; 4] {
+        std::array::from_fn(|class| self.rings[class].len())
+    }
+
     /// The class whose turn it is, `skip` work items passed over in it so far.
     pub(super) fn classes(&self) -> [Class; 4] {
         let mut order = Class::ALL;

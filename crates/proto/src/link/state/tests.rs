@@ -83,7 +83,7 @@ fn up(at: Instant) -> State {
     let mut state = State::new(at);
     assert_eq!(
         state.handle(at, LinkEvent::Joined),
-        Some(Transition { from: LinkState::New, to: LinkState::Up })
+        Some(Transition { from: LinkState::New, to: LinkState::Up, why: LinkEvent::Joined })
     );
     state
 }
@@ -114,7 +114,7 @@ fn a_suspect_link_that_stays_silent_dies() {
     state.handle(ms(10), LinkEvent::Silence);
     assert_eq!(
         state.handle_timeout(ms(35)),
-        Some(Transition { from: LinkState::Suspect, to: LinkState::Down })
+        Some(Transition { from: LinkState::Suspect, to: LinkState::Down, why: LinkEvent::Verdict })
     );
     assert_eq!((state.downs(), state.penalty(ms(35)), state.spurious()), (1, 1000, 0));
     assert_eq!(

@@ -1,0 +1,220 @@
+//! What an operator asks of real nodes, in two network namespaces with two links between them. Needs root; says so and
+//! passes where there is none.
+
+#![forbid(unsafe_code)]
+
+#[path = "nodes/world.rs"]
+mod world;
+
+use polyrail_bench::netns::Testbed;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use world::{PROGRAM, Running, Scratch, ask, ask_until, inside, last_document, testbed};
+
+/// Two nodes, alpha and beta, that have met on both links, and their control sockets.
+fn two_nodes(testbed: &Testbed, name: &str) -> ([Running; 2], [Scratch; 2]) {
+    let sockets = ["a", "b"].map(|end| Scratch::new(&format!("{name}-{end}.sock")));
+    let nodes = [(0, "alpha"), (1, "beta")].map(|(index, name)| {
+        let arguments = ["node", "--name", name, "--control", sockets[index].path()];
+        let mut node = Running::start(inside(testbed, index, &arguments));
+        assert_eq!(node.first_line()["name"], name);
+        node
+    });
+    for socket in &sockets {
+        ask_until(socket, &["node", "list"], |answer| {
+            let rows = answer["rows"].as_array();
+            rows.is_some_and(|rows| rows.iter().any(|row| row["state"] == "up" && row["links_up"] == 2))
+        });
+    }
+    (nodes, sockets)
+}
+
+#[test]
+fn a_link_that_was_cut_tells_when_and_why_it_went_down() {
+    let Some(testbed) = testbed("cut") else { return };
+    let (_nodes, [socket, other]) = two_nodes(&testbed, "cut");
+    let links = ask(&socket, &["link", "list"])["rows"].clone();
+    let cut = links.as_array().and_then(|rows| rows.iter().find(|row| row["bearer"] == "udp/l1")).cloned();
+    let number = cut.expect("a link by the second interface")["link"].as_u64().expect("a number");
+    let name = format!("beta/{number}");
+    testbed.carrier(1, 0, false).expect("the carrier can be taken");
+    // Each end of a wire loses its carrier, and each tells the other: what comes first at an end is its reason.
+    let ends = [(&socket, name.clone()), (&other, format!("alpha/{number}"))];
+    let reasons = ends.map(|(socket, name)| {
+        let is_down = |answer: &Value| answer["show"]["link"]["state"] == "down";
+        let down = ask_until(socket, &["link", "show", &name], is_down);
+        let last = down["show"]["changes"].as_array().and_then(|changes| changes.last()).cloned();
+        let last = last.expect("a change");
+        assert_eq!((&last["from"], &last["to"]), (&json!("up"), &json!("down")), "{down}");
+        assert!(last["at"].as_str().is_some_and(|at| at.len() == 24 && at.ends_with('Z')), "{last}");
+        assert!(last["ago_s"].as_f64().is_some_and(|ago| ago >= 0.0), "{last}");
+        last["why"].as_str().expect("a reason").to_owned()
+    });
+    assert!(reasons.iter().any(|why| why == "carrier lost"), "{reasons:?}");
+    assert!(reasons.iter().all(|why| why == "carrier lost" || why == "peer says down"), "{reasons:?}");
+
+    let text = Command::new(PROGRAM).args(["link", "show", &name, "--control", socket.path()]).output();
+    let text = String::from_utf8(text.expect("the program starts").stdout).expect("UTF-8");
+    assert!(text.lines().any(|line| line.starts_with("changes")), "{text}");
+    assert!(text.lines().any(|line| line.contains("down") && line.contains(&reasons[0])), "{text}");
+    testbed.carrier(1, 0, true).expect("the carrier can be given back");
+    let back = |answer: &Value| answer["show"]["link"]["carries_messages"] == true;
+    let back = ask_until(&socket, &["link", "show", &name], back);
+    assert_eq!(back["show"]["trouble"]["deaths"], 1, "{back}");
+}
+
+#[test]
+fn a_packet_made_by_hand_moves_the_counter_of_its_fault() {
+    let Some(testbed) = testbed("drops") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "drops");
+    let malformed = |answer: &Value| answer["show"]["malformed"]["truncated"].as_u64().unwrap_or_default();
+    let before = ask(&socket, &["stats"]);
+    assert_eq!(malformed(&before), 0, "{before}");
+    // The version and type of a DATA packet, and then too little.
+    let send = format!("printf '\\x10bad' > /dev/udp/{}/7430", testbed.address(0, 0));
+    let sent = testbed.command(1, "bash").args(["-c", &send]).status().expect("bash starts");
+    assert!(sent.success());
+    let after = ask_until(&socket, &["stats"], |answer| malformed(answer) == 1);
+    assert_eq!(after["show"]["drops"]["malformed"], 1, "{after}");
+}
+
+#[test]
+fn what_is_not_there_is_answered_with_what_there_is() {
+    let Some(testbed) = testbed("unknown-names") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "unknown-names");
+    for noun in ["link", "node", "bearer", "port", "service"] {
+        for verb in ["show", "stats"] {
+            let name = if noun == "service" { "9999:1" } else { "nobody" };
+            let arguments = [noun, verb, name, "--control", socket.path()];
+            let output = Command::new(PROGRAM).args(arguments).output().expect("the program starts");
+            let line = String::from_utf8(output.stderr).expect("UTF-8");
+            assert_eq!((output.status.code(), line.lines().count()), (Some(4), 1), "{arguments:?}: {line}");
+            assert!(line.contains(&format!("no {noun} \"{name}\"; there are: ")), "{line}");
+        }
+        assert_eq!(ask(&socket, &[noun, "stats"])["ok"], true);
+    }
+    assert!(ask(&socket, &["bearer", "show", "l1"])["show"]["bearer"]["bearer"] == "udp/l1");
+}
+
+/// The IPv4 packets of a capture file: sender, receiver, and what UDP carried.
+fn packets_of(file: &[u8]) -> Vec<(String, String, Vec<u8>)> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+    assert_eq!((word(0), word(20)), (0xA1B2_3C4D, 101), "nanoseconds, raw IP");
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < file.len() {
+        let ip = &file[at + 16..at + 16 + word(at + 8)];
+        let end = |from: usize, port: usize| {
+            let octets: Vec<String> = ip[from..from + 4].iter().map(u8::to_string).collect();
+            format!("{}:{}", octets.join("."), u16::from_be_bytes([ip[port], ip[port + 1]]))
+        };
+        packets.push((end(12, 20), end(16, 22), ip[28..].to_vec()));
+        at += 16 + ip.len();
+    }
+    packets
+}
+
+#[test]
+fn a_trace_holds_the_packets_of_a_running_node_with_their_addresses() {
+    let Some(testbed) = testbed("trace") else { return };
+    let (_nodes, [socket, other]) = two_nodes(&testbed, "trace");
+    let file = Scratch::new("trace.pcap");
+    let arguments =
+        ["trace", "--out", file.path(), "--packets", "40", "--for", "60", "--control", socket.path()];
+    let output = Command::new(PROGRAM).arg("--json").args(arguments).output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    let sum = last_document(&output);
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!((packets.len(), &sum["packets"], &sum["not_captured"]), (40, &json!(40), &json!(0)), "{sum}");
+    let address = |node: usize, link: usize| format!("{}:7430", testbed.address(node, link));
+    for link in 0..2 {
+        let (here, there) = (address(0, link), address(1, link));
+        let goes = |from: &str, to: &str| packets.iter().any(|(f, t, _)| f == from && t == to);
+        assert!(goes(&here, &there) && goes(&there, &here), "both ways of link {link}: {packets:?}");
+    }
+    // Every one is a packet of this wire version.
+    assert!(packets.iter().all(|(_, _, bytes)| bytes.len() >= 24 && bytes[0] >> 4 == 1), "{packets:?}");
+
+    let only = ["trace", "--print", "--peer", "alpha", "--packets", "8", "--control", other.path()];
+    let printed = Command::new(PROGRAM).args(only).output().expect("the program starts");
+    let text = String::from_utf8(printed.stdout).expect("UTF-8");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines.last().copied()), (9, Some("8 packets")), "{text}");
+    assert!(lines[..8].iter().all(|line| line.contains(" > ") && !line.contains("malformed")), "{text}");
+    assert!(lines.iter().any(|line| line.contains(" B: data to ")), "{text}");
+}
+
+#[test]
+fn a_trace_ends_at_a_signal_and_another_has_to_wait_for_it() {
+    let Some(testbed) = testbed("trace-signal") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "trace-signal");
+    let file = Scratch::new("signal.pcap");
+    let mut command = Command::new(PROGRAM);
+    command.args(["--json", "trace", "--headers", "--out", file.path(), "--control", socket.path()]);
+    let running = Running::start({
+        command.stdout(std::process::Stdio::piped());
+        command
+    });
+    // The file begins when the trace does.
+    let begun = || std::fs::metadata(&file.0).is_ok_and(|file| file.len() > 24);
+    ask_until(&socket, &["node", "list"], |_| begun());
+    let refused = ask(&socket, &["trace", "--print", "--packets", "1"]);
+    assert!(
+        refused["error"]["message"].as_str().is_some_and(|m| m.contains("another trace runs")),
+        "{refused}"
+    );
+    running.signal("INT");
+    let ended = running.finish();
+    assert!(ended.status.success(), "{ended:?}");
+    let sum = last_document(&ended);
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!(sum["packets"], packets.len(), "{sum}");
+    assert!(packets.iter().all(|(_, _, bytes)| bytes.len() <= 256));
+    // The node is free for the next one.
+    assert_eq!(
+        ask_until(&socket, &["trace", "--print", "--packets", "1"], |answer| answer["ok"] == true)["packets"],
+        1
+    );
+    let unknown = ask(&socket, &["trace", "--print", "--peer", "nobody"]);
+    assert!(
+        unknown["error"]["message"].as_str().is_some_and(|m| m.contains("there are: alpha, beta")),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn a_client_that_goes_away_without_reading_ends_its_trace() {
+    let Some(testbed) = testbed("trace-gone") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "trace-gone");
+    let mut client = UnixStream::connect(&socket.0).expect("the node listens");
+    client.write_all(b"{\"command\":\"trace\"}\n").expect("it takes the request");
+    let mut first = String::new();
+    BufReader::new(&client).read_line(&mut first).expect("an answer");
+    assert_eq!(first, "{\"ok\":true,\"trace\":{\"format\":\"pcap\"}}\n");
+    let one = ["trace", "--print", "--packets", "1"];
+    assert_eq!(ask(&socket, &one)["ok"], false, "it runs");
+    drop(client);
+    ask_until(&socket, &one, |answer| answer["ok"] == true);
+}
+
+#[test]
+fn a_node_that_ends_ends_its_trace_in_order() {
+    let Some(testbed) = testbed("trace-end") else { return };
+    let ([alpha, _beta], [socket, _other]) = two_nodes(&testbed, "trace-end");
+    let file = Scratch::new("end.pcap");
+    let mut command = Command::new(PROGRAM);
+    command.args(["--json", "trace", "--out", file.path(), "--control", socket.path()]);
+    let running = Running::start({
+        command.stdout(std::process::Stdio::piped());
+        command
+    });
+    ask_until(&socket, &["node", "list"], |_| std::fs::metadata(&file.0).is_ok_and(|file| file.len() > 24));
+    alpha.signal("TERM");
+    let traced = running.finish();
+    assert!(traced.status.success() && alpha.finish().status.success(), "{traced:?}");
+    let packets = packets_of(&std::fs::read(&file.0).expect("a file"));
+    assert_eq!(last_document(&traced)["packets"], packets.len());
+    // The last that it says is that it leaves.
+    assert!(packets.iter().rev().take(8).any(|(_, _, bytes)| bytes.windows(4).any(|w| w == [0x80, 0, 8, 0])));
+}

@@ -1,0 +1,184 @@
+//! Frames that nothing emits yet, by hand from protocol.md §4.15, each value of its own; and express frames from §2.5.
+
+use crate::expected::Values;
+use polyrail_proto::wire::check_of;
+
+/// A part of a layout: the dissector's name for it, its size, its value.
+type Part = (&'static str, usize, u64);
+
+/// A frame of these parts, and the fields that they are.
+fn frame(kind: u8, flags: (u8, &[(&str, u64)]), parts: &[Part], payload: &[u8]) -> (Vec<u8>, Values) {
+    let bytes: usize = parts.iter().map(|part| part.1).sum();
+    let mut out = vec![kind, flags.0];
+    out.extend_from_slice(&((4 + bytes + payload.len()) as u16).to_le_bytes());
+    let mut values = Values::default().all(&[("frame", u64::from(kind))]).all(flags.1);
+    for (name, size, value) in parts {
+        out.extend_from_slice(&value.to_le_bytes()[..*size]);
+        if !name.is_empty() {
+            values = values.all(&[(name, *value)]);
+        }
+    }
+    if !payload.is_empty() {
+        values = values.all(&[("payload.len", payload.len() as u64)]);
+    }
+    out.extend_from_slice(payload);
+    (out, values)
+}
+
+const PLAIN: (u8, &[(&str, u64)]) = (0, &[]);
+
+/// All of them.
+pub fn frames() -> Vec<(Vec<u8>, Values)> {
+    let mut frames = connections();
+    frames.extend(memory());
+    frames.extend(cluster());
+    frames
+}
+
+fn connections() -> Vec<(Vec<u8>, Values)> {
+    let connection: Part = ("connection", 4, 0x8000_0007);
+    let connect = [
+        ("control", 4, 1),
+        connection,
+        ("from", 4, 3),
+        ("to", 4, 4),
+        ("credit.messages", 4, 5),
+        ("credit.bytes", 8, 1 << 40),
+        ("service.kind", 4, 100),
+        ("service.instance", 4, 7),
+    ];
+    let accept = [
+        ("control", 4, 1),
+        connection,
+        ("port", 4, 3),
+        ("accept.reason", 2, 2),
+        ("", 2, 0),
+        ("credit.messages", 4, 5),
+        ("credit.bytes", 8, 6),
+    ];
+    let shutdown = [
+        ("control", 4, 1),
+        connection,
+        ("shutdown.reason", 2, 3),
+        ("", 2, 0),
+        ("shutdown.end", 4, 4),
+        ("", 4, 0),
+    ];
+    let multicast = [
+        ("from", 4, 1),
+        ("seq", 4, 2),
+        ("service.kind", 4, 100),
+        ("multicast.lower", 4, 3),
+        ("multicast.upper", 4, 9),
+        ("total", 4, 3),
+        ("offset", 4, 0),
+        ("tag", 8, 0x1122_3344_5566_7788),
+    ];
+    let reject =
+        [("control", 4, 1), ("from", 4, 2), ("to", 4, 3), ("seq", 4, 4), ("reject.reason", 2, 2), ("", 2, 0)];
+    let group = [
+        ("control", 4, 1),
+        ("service.kind", 4, 100),
+        ("service.instance", 4, 7),
+        ("port", 4, 3),
+        ("credit.messages", 4, 4),
+        ("credit.bytes", 8, 5),
+    ];
+    vec![
+        frame(0x20, (6, &[("class", 2), ("connect.stream", 1)]), &connect, b""),
+        frame(0x21, (1, &[("accept.refused", 1)]), &accept, b""),
+        frame(
+            0x22,
+            (5, &[("shutdown.send", 1), ("shutdown.receive", 0), ("shutdown.abort", 1)]),
+            &shutdown,
+            b"",
+        ),
+        frame(0x23, (10, &[("class", 2), ("has_tag", 1)]), &multicast, b"abc"),
+        frame(0x24, (3, &[("class", 3)]), &reject, b""),
+        frame(0x25, (1, &[("group.kind", 1)]), &group, b""),
+    ]
+}
+
+fn memory() -> Vec<(Vec<u8>, Values)> {
+    let posted = [
+        ("port", 4, 1),
+        ("posted.channel", 4, 2),
+        ("transfer", 4, 3),
+        ("posted.capacity", 8, 1 << 33),
+        ("posted.generation", 4, 5),
+        ("", 4, 0),
+    ];
+    let request = [
+        ("control", 4, 1),
+        ("token", 4, 2),
+        ("rma.region", 4, 3),
+        ("rma.key", 8, 4),
+        ("offset", 8, 1 << 35),
+        ("rma.length", 8, 6),
+        ("rma.operand", 8, 7),
+        ("rma.compare", 8, 8),
+        ("rma.notify_port", 4, 9),
+        ("rma.immediate", 4, 10),
+    ];
+    let response = [
+        ("control", 4, 1),
+        ("token", 4, 2),
+        ("rma.status", 2, 3),
+        ("", 2, 0),
+        ("transfer", 4, 4),
+        ("", 4, 0),
+        ("rma.value", 8, 1 << 63),
+    ];
+    vec![
+        frame(0x0B, PLAIN, &posted, b""),
+        frame(0x0C, (0x12, &[("rma.kind", 2), ("rma.notify", 1)]), &request, b"put"),
+        frame(0x0D, PLAIN, &response, b"got"),
+    ]
+}
+
+fn cluster() -> Vec<(Vec<u8>, Values)> {
+    let digest = [
+        ("", 4, 0),
+        ("digest.round", 8, 3),
+        ("node", 8, 1),
+        ("incarnation", 8, 2),
+        ("digest.log_seq", 8, 3),
+        ("digest.hash", 8, 4),
+        ("node", 8, 5),
+        ("incarnation", 8, 6),
+        ("digest.log_seq", 8, 7),
+        ("digest.hash", 8, 8),
+    ];
+    let member = [
+        ("", 4, 0),
+        ("node", 8, 1),
+        ("incarnation", 8, 2),
+        ("member.status", 1, 1),
+        ("member.hops", 1, 3),
+        ("", 2, 0),
+        ("member.age_ms", 4, 4),
+    ];
+    let domain = [
+        ("domain.members", 2, 2),
+        ("", 2, 0),
+        ("domain.generation", 8, 3),
+        ("domain.up", 8, 1),
+        ("node", 8, 4),
+        ("node", 8, 5),
+    ];
+    vec![frame(0x11, PLAIN, &digest, b""), frame(0x12, PLAIN, &member, b""), frame(0x13, PLAIN, &domain, b"")]
+}
+
+/// An express frame with its Ethernet header.
+pub fn express(content: u8, inside: &[u8]) -> Vec<u8> {
+    let mut out = [[2; 6], [3; 6]].concat();
+    for word in
+        [0x88b5, 0x7072, 7430, 7431, u16::from_be_bytes([content, 1]), 513, 65_535, inside.len() as u16]
+    {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    let sum = check_of(&[&out[14..], inside].concat());
+    out.extend_from_slice(&sum.to_be_bytes());
+    out.extend_from_slice(inside);
+    out
+}
