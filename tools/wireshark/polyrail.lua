@@ -31,7 +31,7 @@ local SCOPES = { [2] = "cluster", [3] = "node" }
 local RMA_KINDS = { [0] = "put", "get", "fetch-and-add", "compare-and-swap" }
 local RMA_STATUS = { [0] = "done", "go on", "no such region", "not allowed", "out of bounds" }
 local MEMBER_STATUS = { [0] = "alive", "suspect", "down" }
-local ACCEPT_REASONS = { [0] = "none", "backlog full", "nobody listens", "not allowed" }
+local ACCEPT_REASONS = { [0] = "none", "too many wait", "nobody listens", "not wanted" }
 local REJECT_REASONS = { "port closed", "owner died", "rejected by the owner" }
 local GROUP_KINDS = { [0] = "join", "leave", "credit" }
 local PARAMETERS = { [0] = "padding", "NAME", "BEARER", "COOKIE", [0x80] = "KEYS" }
@@ -79,7 +79,6 @@ field("bool", "unordered", "Unordered", 8, nil, 0x04)
 field("bool", "has_tag", "Tag present", 8, nil, 0x08)
 field("bool", "notify", "Notify when consumed", 8, nil, 0x10)
 field("bool", "has_service", "Service present", 8, nil, 0x20)
-field("bool", "joinable", "Joinable", 8, nil, 0x40)
 field("bool", "has_crc", "Message checksum present", 8, nil, 0x80)
 field("uint32", "from", "From port")
 field("uint32", "to", "To port")
@@ -152,7 +151,19 @@ field("uint16", "link_set.link", "Link")
 field("uint8", "link_set.status", "Status", base.DEC, LINK_STATUS)
 field("uint32", "link_set.number", "Number of the next packet (low half)")
 field("uint16", "close.reason", "Reason", base.DEC, CLOSE_REASONS)
--- Reserved layouts, §4.15.
+-- Connections and messages to several, §4.15 to §4.18.
+field("bool", "connect.stream", "Byte stream", 8, nil, 0x04)
+field("bool", "connect.has_service", "Service present", 8, nil, 0x08)
+field("uint32", "end", "Receiver's end of the connection", base.HEX)
+field("bool", "accept.refused", "Refused", 8, nil, 0x01)
+field("uint16", "accept.reason", "Reason", base.DEC, ACCEPT_REASONS)
+field("bool", "shutdown.send", "Sends no more", 8, nil, 0x01)
+field("bool", "shutdown.receive", "Receives no more", 8, nil, 0x02)
+field("bool", "shutdown.abort", "Gone", 8, nil, 0x04)
+field("uint32", "shutdown.messages", "Messages sent in all (low half)")
+field("uint32", "multicast.lower", "First instance")
+field("uint32", "multicast.upper", "Last instance")
+-- Reserved layouts, §4.19.
 field("uint32", "posted.channel", "Channel")
 field("uint64", "posted.capacity", "Capacity", base.DEC)
 field("uint32", "posted.generation", "Generation")
@@ -176,17 +187,6 @@ field("uint32", "member.age_ms", "Age (ms)")
 field("uint16", "domain.members", "Members")
 field("uint64", "domain.generation", "Generation", base.DEC)
 field("uint64", "domain.up", "Up", base.HEX)
-field("bool", "connect.stream", "Byte stream", 8, nil, 0x04)
-field("uint32", "connection", "Connection", base.HEX)
-field("bool", "accept.refused", "Refused", 8, nil, 0x01)
-field("uint16", "accept.reason", "Reason", base.DEC, ACCEPT_REASONS)
-field("bool", "shutdown.send", "Sends no more", 8, nil, 0x01)
-field("bool", "shutdown.receive", "Receives no more", 8, nil, 0x02)
-field("bool", "shutdown.abort", "Abort", 8, nil, 0x04)
-field("uint16", "shutdown.reason", "Reason")
-field("uint32", "shutdown.end", "Messages sent in all (low half)")
-field("uint32", "multicast.lower", "First instance")
-field("uint32", "multicast.upper", "Last instance")
 field("uint16", "reject.reason", "Reason", base.DEC, REJECT_REASONS)
 field("uint8", "group.kind", "News", base.DEC, GROUP_KINDS, 0x03)
 -- Outside of a session, §3.
@@ -407,7 +407,7 @@ end
 
 -- ----- frames, §4 -----------------------------------------------------------------------------------------------------
 
-local MESSAGE_FLAGS = { "class", "unordered", "has_tag", "notify", "has_service", "joinable", "has_crc" }
+local MESSAGE_FLAGS = { "class", "unordered", "has_tag", "notify", "has_service", "has_crc" }
 
 -- Service, tag and checksum, as flagged.
 local function options(c, flags)
@@ -496,8 +496,53 @@ local function bindings(c, flags, len)
 end
 
 local function multicast(c, flags, len)
-    if flags:bitfield(4, 1) == 1 then c:layout({ "tag", 8 }) end
+    local function word(at) return c.tvb(c.start + at, 4):le_uint() end
+    if flags:bitfield(4, 1) == 1 then
+        if word(28) ~= 0 then c:fault("value", c.start + 1) end
+        c:layout({ "tag", 8 })
+        if not c.ok then return end
+    end
+    if word(16) > word(20) then c:fault("value", c.start + 20) end
+    if word(28) + len - (c.at - c.start) > word(24) then c:fault("value", c.start + 28) end
     c:payload(len)
+end
+
+-- The receiver's end of a connection: bit 31, and bit 30 at the side that asked; nil: either.
+local function expect_end(c, at, asking)
+    local high = math.floor(c.tvb(c.start + at, 4):le_uint() / 2 ^ 30)
+    if high < 2 or asking ~= nil and (high == 3) ~= asking then c:fault("value", c.start + at) end
+end
+
+local function expect_port(c, at)
+    local port = c.tvb(c.start + at, 4):le_uint()
+    if port == 0 or port >= 2 ^ 31 then c:fault("value", c.start + at) end
+end
+
+local function connect(c, flags, _)
+    expect_end(c, 8, false)
+    expect_port(c, 12)
+    expect_port(c, 16)
+    if flags:bitfield(4, 1) == 1 then
+        c:layout({ "service.kind", 4, "service.instance", 4 })
+    else
+        c:reserved(8)
+    end
+end
+
+local function accept(c, flags, _)
+    expect_end(c, 8, true)
+    local reason = c.tvb(c.start + 16, 2):le_uint()
+    if flags:bitfield(7, 1) == 0 then
+        expect_port(c, 12)
+        expect_zero(c.tvb, c.tree, c.start + 16, c.start + 18)
+    else
+        expect_zero(c.tvb, c.tree, c.start + 12, c.start + 16)
+        if reason < 1 or reason > 3 then c:fault("value", c.start + 16) end
+    end
+end
+
+local function shutdown(c, _, _)
+    expect_end(c, 8, nil)
 end
 
 local function data(c, _, len)
@@ -516,7 +561,8 @@ local function announcement(c, flags, _)
 end
 
 -- Of each type: its name, its fixed part behind the frame header, which bits of the flags mean something, and what
--- follows. A frame that nothing follows has exactly the length of its fixed part.
+-- follows. A frame that nothing follows has exactly the length of its fixed part, others that of the last column if
+-- there is one.
 local FRAMES = {
     [0x01] = { "MSG", { "from", 4, "to", 4, "seq", 4 }, MESSAGE_FLAGS, whole_message },
     [0x02] = { "EFRAG", { "from", 4, "to", 4, "seq", 4, "total", 4, "offset", 4 }, MESSAGE_FLAGS, piece },
@@ -567,20 +613,16 @@ local FRAMES = {
     [0x1C] = { "LINK_SET", {
         "control", 4, "link_set.link", 2, "link_set.status", 1, "rsv", 1, "link_set.number", 4,
     }, {} },
-    [0x20] = { "CONNECT", {
-        "control", 4, "connection", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8,
-        "service.kind", 4, "service.instance", 4,
-    }, { "class", "connect.stream" } },
+    [0x20] = { "CONNECT", { "control", 4, "end", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8 },
+        { "class", "connect.stream", "connect.has_service" }, connect, 40 },
     [0x21] = { "ACCEPT", {
-        "control", 4, "connection", 4, "port", 4, "accept.reason", 2, "rsv", 2, "credit.messages", 4,
-        "credit.bytes", 8,
-    }, { "accept.refused" } },
-    [0x22] = { "SHUTDOWN", {
-        "control", 4, "connection", 4, "shutdown.reason", 2, "rsv", 2, "shutdown.end", 4, "rsv", 4,
-    }, { "shutdown.send", "shutdown.receive", "shutdown.abort" } },
+        "control", 4, "end", 4, "port", 4, "accept.reason", 2, "rsv", 2, "credit.messages", 4, "credit.bytes", 8,
+    }, { "accept.refused" }, accept, 32 },
+    [0x22] = { "SHUTDOWN", { "control", 4, "end", 4, "shutdown.messages", 4, "rsv", 8 },
+        { "shutdown.send", "shutdown.receive", "shutdown.abort" }, shutdown, 24 },
     [0x23] = { "MULTICAST", {
         "from", 4, "seq", 4, "service.kind", 4, "multicast.lower", 4, "multicast.upper", 4, "total", 4, "offset", 4,
-    }, MESSAGE_FLAGS, multicast },
+    }, { "class", "has_tag" }, multicast },
     [0x24] = { "REJECT", {
         "control", 4, "from", 4, "to", 4, "seq", 4, "reject.reason", 2, "rsv", 2,
     }, { "class" } },
@@ -598,9 +640,9 @@ end
 
 -- The bits that each field of the flags covers.
 local BITS = {
-    class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, joinable = 0x40, has_crc = 0x80,
+    class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, has_crc = 0x80,
     ["probe.kind"] = 0x0f, ["probe.carrier"] = 0x80, ["rma.kind"] = 0x0f, ["rma.notify"] = 0x10,
-    ["connect.stream"] = 0x04, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
+    ["connect.stream"] = 0x04, ["connect.has_service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
     ["shutdown.abort"] = 0x04, ["group.kind"] = 0x03,
 }
 
@@ -619,7 +661,10 @@ local function dissect_frame(tvb, tree, at, len, entry)
     local c = cursor(tvb, tree, at + 4, at + len)
     c.start = at
     local fixed = fixed_bytes(entry[2])
-    if len < fixed or (not entry[4] and len > fixed) then return c:fault("frame length", at + 2) end
+    local exact = entry[5] or not entry[4] and fixed
+    -- Optional fields that the flags promise are looked for before anything else, by the check.
+    local head = payload_offset(tvb(at, 1):uint(), flags)
+    if len < fixed or exact and len ~= exact or head and head > len then return c:fault("frame length", at + 2) end
     if has_unknown_bits(flags:uint(), entry[3]) then c:fault("reserved byte", at + 1) end
     if entry[3][1] == "probe.kind" and flags:bitfield(4, 4) > 4 then c:fault("value", at + 1) end
     c:layout(entry[2])

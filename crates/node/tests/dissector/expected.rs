@@ -16,6 +16,12 @@ impl Values {
         }
     }
 
+    /// These, and the fields of `others`.
+    pub fn with(mut self, others: Values) -> Values {
+        self.0.extend(others.0);
+        self
+    }
+
     /// The first value of a field.
     pub fn first(&self, field: &str) -> u64 {
         self.0.iter().find(|(name, _)| name == field).expect("a field").1[0]
@@ -131,8 +137,64 @@ fn of_control(f: &Frame<'_>) -> Values {
         ]),
         Frame::Close(c) => frame(0x80).all(&[("close.reason", u64::from(c.reason))]),
         Frame::Skipped(kind) => frame(*kind),
+        other => of_connection(other),
+    }
+}
+
+fn of_connection(f: &Frame<'_>) -> Values {
+    match f {
+        Frame::Connect(c) => {
+            let service = c.service.expect("the sample has one");
+            frame(0x20).all(&[
+                ("control", u64::from(c.control)),
+                ("end", u64::from(c.end.0)),
+                ("from", u64::from(c.from.0)),
+                ("to", u64::from(c.to.0)),
+                ("class", u64::from(c.class)),
+                ("connect.stream", u64::from(c.stream)),
+                ("connect.has_service", 1),
+                ("credit.messages", u64::from(c.credit.1)),
+                ("credit.bytes", c.credit.0),
+                ("service.kind", u64::from(service.kind)),
+                ("service.instance", u64::from(service.instance)),
+            ])
+        }
+        Frame::Accept(a) => frame(0x21).all(&[
+            ("control", u64::from(a.control)),
+            ("end", u64::from(a.end.0)),
+            ("port", a.answer.map_or(0, |port| u64::from(port.0))),
+            ("accept.refused", u64::from(a.answer.is_err())),
+            ("accept.reason", a.answer.err().map_or(0, |reason| reason as u64)),
+            ("credit.messages", u64::from(a.credit.1)),
+            ("credit.bytes", a.credit.0),
+        ]),
+        Frame::Shutdown(s) => frame(0x22).all(&[
+            ("control", u64::from(s.control)),
+            ("end", u64::from(s.end.0)),
+            ("shutdown.messages", u64::from(s.messages)),
+            ("shutdown.send", u64::from(s.sent_all)),
+            ("shutdown.receive", u64::from(s.deaf)),
+            ("shutdown.abort", u64::from(s.abort)),
+        ]),
+        Frame::Multicast(m, payload) => of_multicast(m, payload.len()),
         other => panic!("no expectation of {other}"),
     }
+}
+
+fn of_multicast(m: &Multicast, payload: usize) -> Values {
+    let values = frame(0x23).all(&[
+        ("from", u64::from(m.message.from.0)),
+        ("seq", u64::from(m.message.seq)),
+        ("class", u64::from(m.message.class)),
+        ("service.kind", u64::from(m.range.kind)),
+        ("multicast.lower", u64::from(m.range.lower)),
+        ("multicast.upper", u64::from(m.range.upper)),
+        ("total", u64::from(m.total)),
+        ("offset", u64::from(m.offset)),
+        ("has_tag", u64::from(m.message.tag.is_some())),
+        ("payload.len", payload as u64),
+    ]);
+    m.message.tag.map_or_else(Values::default, |tag| Values::default().all(&[("tag", tag)])).with(values)
 }
 
 fn of_ack(a: &Ack) -> Values {
