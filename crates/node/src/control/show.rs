@@ -189,6 +189,7 @@ fn queues(session: &Session, flows: &[FlowPicture], taken: usize, given: usize) 
         "messages_unsent": flows.iter().map(|flow| flow.unsent).sum::<usize>(),
         "flows_total": flows.len(), "flows_starved": flows.iter().filter(|flow| flow.starved).count(),
         "credit_of_peer_total": taken, "credit_for_peer_total": given,
+        "connections": session.connections(),
         "transfers_sending": transfers_out, "transfers_receiving": transfers_in,
         "transfers_waiting_for_memory": session.waiting_transfers(),
         "control_frames_unconfirmed": control, "control_frames_early": control_held,

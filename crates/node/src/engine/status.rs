@@ -6,6 +6,7 @@ use polyrail_bearer::Address;
 use polyrail_proto::address::{MediaAddress, Scope};
 use polyrail_proto::link::Link;
 use polyrail_proto::session::Session;
+use polyrail_proto::stats::Drops;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::{Fault, LinkStatus};
 use serde::Serialize;
@@ -190,20 +191,38 @@ impl Engine {
     }
 
     pub(crate) fn drop_rows(&self) -> Vec<(String, u64)> {
-        let d = self.node.drops();
+        // Every one: a reason that is added is missing here.
+        let Drops {
+            malformed,
+            version,
+            foreign_cluster,
+            unknown_session,
+            unknown_link,
+            duplicate_packet,
+            stale_packet,
+            duplicate_message,
+            holes,
+            skipped_frame,
+            violation,
+            refused_connection,
+            late_message,
+            opening,
+        } = *self.node.drops();
         [
-            ("malformed", d.malformed),
-            ("version", d.version),
-            ("foreign-cluster", d.foreign_cluster),
-            ("unknown-session", d.unknown_session),
-            ("unknown-link", d.unknown_link),
-            ("duplicate-packet", d.duplicate_packet),
-            ("stale-packet", d.stale_packet),
-            ("duplicate-message", d.duplicate_message),
-            ("holes", d.holes),
-            ("skipped-frame", d.skipped_frame),
-            ("violation", d.violation),
-            ("opening", d.opening),
+            ("malformed", malformed),
+            ("version", version),
+            ("foreign-cluster", foreign_cluster),
+            ("unknown-session", unknown_session),
+            ("unknown-link", unknown_link),
+            ("duplicate-packet", duplicate_packet),
+            ("stale-packet", stale_packet),
+            ("duplicate-message", duplicate_message),
+            ("holes", holes),
+            ("skipped-frame", skipped_frame),
+            ("violation", violation),
+            ("refused-connection", refused_connection),
+            ("late-message", late_message),
+            ("opening", opening),
         ]
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count))
