@@ -79,7 +79,6 @@ field("bool", "unordered", "Unordered", 8, nil, 0x04)
 field("bool", "has_tag", "Tag present", 8, nil, 0x08)
 field("bool", "notify", "Notify when consumed", 8, nil, 0x10)
 field("bool", "has_service", "Service present", 8, nil, 0x20)
-field("bool", "joinable", "Joinable", 8, nil, 0x40)
 field("bool", "has_crc", "Message checksum present", 8, nil, 0x80)
 field("uint32", "from", "From port")
 field("uint32", "to", "To port")
@@ -152,7 +151,7 @@ field("uint16", "link_set.link", "Link")
 field("uint8", "link_set.status", "Status", base.DEC, LINK_STATUS)
 field("uint32", "link_set.number", "Number of the next packet (low half)")
 field("uint16", "close.reason", "Reason", base.DEC, CLOSE_REASONS)
--- Reserved layouts, §4.15.
+-- Connections and messages to several, §4.15 to §4.18; reserved layouts, §4.19.
 field("uint32", "posted.channel", "Channel")
 field("uint64", "posted.capacity", "Capacity", base.DEC)
 field("uint32", "posted.generation", "Generation")
@@ -177,13 +176,13 @@ field("uint16", "domain.members", "Members")
 field("uint64", "domain.generation", "Generation", base.DEC)
 field("uint64", "domain.up", "Up", base.HEX)
 field("bool", "connect.stream", "Byte stream", 8, nil, 0x04)
-field("uint32", "connection", "Connection", base.HEX)
+field("bool", "connect.service", "Service present", 8, nil, 0x08)
+field("uint32", "connection", "End of the connection", base.HEX)
 field("bool", "accept.refused", "Refused", 8, nil, 0x01)
 field("uint16", "accept.reason", "Reason", base.DEC, ACCEPT_REASONS)
 field("bool", "shutdown.send", "Sends no more", 8, nil, 0x01)
 field("bool", "shutdown.receive", "Receives no more", 8, nil, 0x02)
 field("bool", "shutdown.abort", "Abort", 8, nil, 0x04)
-field("uint16", "shutdown.reason", "Reason")
 field("uint32", "shutdown.end", "Messages sent in all (low half)")
 field("uint32", "multicast.lower", "First instance")
 field("uint32", "multicast.upper", "Last instance")
@@ -407,7 +406,7 @@ end
 
 -- ----- frames, §4 -----------------------------------------------------------------------------------------------------
 
-local MESSAGE_FLAGS = { "class", "unordered", "has_tag", "notify", "has_service", "joinable", "has_crc" }
+local MESSAGE_FLAGS = { "class", "unordered", "has_tag", "notify", "has_service", "has_crc" }
 
 -- Service, tag and checksum, as flagged.
 local function options(c, flags)
@@ -496,8 +495,46 @@ local function bindings(c, flags, len)
 end
 
 local function multicast(c, flags, len)
-    if flags:bitfield(4, 1) == 1 then c:layout({ "tag", 8 }) end
+    local offset, tagged = c.tvb(c.start + 28, 4):le_uint(), flags:bitfield(4, 1) == 1
+    if tagged and offset ~= 0 then c:fault("value", c.start + 1) end
+    if c.tvb(c.start + 16, 4):le_uint() > c.tvb(c.start + 20, 4):le_uint() then c:fault("value", c.start + 20) end
+    if tagged then c:layout({ "tag", 8 }) end
+    if offset + len - (c.at - c.start) > c.tvb(c.start + 24, 4):le_uint() then c:fault("value", c.start + 28) end
     c:payload(len)
+end
+
+-- The end of a connection: bit 31 set; bit 30 tells the asking side's from the accepting side's.
+local function check_end(c, highest, lowest)
+    local top = c.tvb(c.start + 11, 1):uint()
+    if top < lowest or top > highest then c:fault("value", c.start + 8) end
+end
+
+local function check_port(c, at)
+    local port = c.tvb(c.start + at, 4):le_uint()
+    if port == 0 or port >= 0x80000000 then c:fault("value", c.start + at) end
+end
+
+local function connect(c, flags)
+    if flags:bitfield(4, 1) == 0 then expect_zero(c.tvb, c.tree, c.start + 32, c.start + 40) end
+    check_end(c, 0xbf, 0x80)
+    check_port(c, 12)
+    check_port(c, 16)
+end
+
+local function accept(c, flags)
+    check_end(c, 0xff, 0xc0)
+    local reason = c.tvb(c.start + 16, 2):le_uint()
+    if flags:bitfield(7, 1) == 0 then
+        check_port(c, 12)
+        if reason ~= 0 then c:fault("reserved byte", c.start + 16) end
+    else
+        expect_zero(c.tvb, c.tree, c.start + 12, c.start + 16)
+        if reason < 1 or reason > 3 then c:fault("value", c.start + 16) end
+    end
+end
+
+local function shutdown(c)
+    check_end(c, 0xff, 0x80)
 end
 
 local function data(c, _, len)
@@ -516,7 +553,7 @@ local function announcement(c, flags, _)
 end
 
 -- Of each type: its name, its fixed part behind the frame header, which bits of the flags mean something, and what
--- follows. A frame that nothing follows has exactly the length of its fixed part.
+-- follows. A frame that nothing follows has exactly the length of its fixed part, and may have a check of its values.
 local FRAMES = {
     [0x01] = { "MSG", { "from", 4, "to", 4, "seq", 4 }, MESSAGE_FLAGS, whole_message },
     [0x02] = { "EFRAG", { "from", 4, "to", 4, "seq", 4, "total", 4, "offset", 4 }, MESSAGE_FLAGS, piece },
@@ -570,17 +607,17 @@ local FRAMES = {
     [0x20] = { "CONNECT", {
         "control", 4, "connection", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8,
         "service.kind", 4, "service.instance", 4,
-    }, { "class", "connect.stream" } },
+    }, { "class", "connect.stream", "connect.service" }, nil, connect },
     [0x21] = { "ACCEPT", {
         "control", 4, "connection", 4, "port", 4, "accept.reason", 2, "rsv", 2, "credit.messages", 4,
         "credit.bytes", 8,
-    }, { "accept.refused" } },
+    }, { "accept.refused" }, nil, accept },
     [0x22] = { "SHUTDOWN", {
-        "control", 4, "connection", 4, "shutdown.reason", 2, "rsv", 2, "shutdown.end", 4, "rsv", 4,
-    }, { "shutdown.send", "shutdown.receive", "shutdown.abort" } },
+        "control", 4, "connection", 4, "shutdown.end", 4, "rsv", 8,
+    }, { "shutdown.send", "shutdown.receive", "shutdown.abort" }, nil, shutdown },
     [0x23] = { "MULTICAST", {
         "from", 4, "seq", 4, "service.kind", 4, "multicast.lower", 4, "multicast.upper", 4, "total", 4, "offset", 4,
-    }, MESSAGE_FLAGS, multicast },
+    }, { "class", "has_tag" }, multicast },
     [0x24] = { "REJECT", {
         "control", 4, "from", 4, "to", 4, "seq", 4, "reject.reason", 2, "rsv", 2,
     }, { "class" } },
@@ -598,9 +635,9 @@ end
 
 -- The bits that each field of the flags covers.
 local BITS = {
-    class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, joinable = 0x40, has_crc = 0x80,
+    class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, has_crc = 0x80,
     ["probe.kind"] = 0x0f, ["probe.carrier"] = 0x80, ["rma.kind"] = 0x0f, ["rma.notify"] = 0x10,
-    ["connect.stream"] = 0x04, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
+    ["connect.stream"] = 0x04, ["connect.service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
     ["shutdown.abort"] = 0x04, ["group.kind"] = 0x03,
 }
 
@@ -624,6 +661,7 @@ local function dissect_frame(tvb, tree, at, len, entry)
     if entry[3][1] == "probe.kind" and flags:bitfield(4, 4) > 4 then c:fault("value", at + 1) end
     c:layout(entry[2])
     if c.ok and entry[4] then entry[4](c, flags, len) end
+    if c.ok and entry[5] then entry[5](c, flags) end
     -- An optional field that the flags promise, beyond the end of the frame.
     if not c.ok and at + len <= tvb:len() then c:fault("frame length", at + 2) end
 end

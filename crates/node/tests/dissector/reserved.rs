@@ -1,4 +1,4 @@
-//! Frames that nothing emits yet, by hand from protocol.md §4.15, each value of its own; and express frames from §2.5.
+//! Frames that nothing emits yet, by hand from protocol.md §4.19, each value of its own; and express frames from §2.5.
 
 use crate::expected::Values;
 use polyrail_proto::wire::check_of;
@@ -29,51 +29,13 @@ const PLAIN: (u8, &[(&str, u64)]) = (0, &[]);
 
 /// All of them.
 pub fn frames() -> Vec<(Vec<u8>, Values)> {
-    let mut frames = connections();
+    let mut frames = services();
     frames.extend(memory());
     frames.extend(cluster());
     frames
 }
 
-fn connections() -> Vec<(Vec<u8>, Values)> {
-    let connection: Part = ("connection", 4, 0x8000_0007);
-    let connect = [
-        ("control", 4, 1),
-        connection,
-        ("from", 4, 3),
-        ("to", 4, 4),
-        ("credit.messages", 4, 5),
-        ("credit.bytes", 8, 1 << 40),
-        ("service.kind", 4, 100),
-        ("service.instance", 4, 7),
-    ];
-    let accept = [
-        ("control", 4, 1),
-        connection,
-        ("port", 4, 3),
-        ("accept.reason", 2, 2),
-        ("", 2, 0),
-        ("credit.messages", 4, 5),
-        ("credit.bytes", 8, 6),
-    ];
-    let shutdown = [
-        ("control", 4, 1),
-        connection,
-        ("shutdown.reason", 2, 3),
-        ("", 2, 0),
-        ("shutdown.end", 4, 4),
-        ("", 4, 0),
-    ];
-    let multicast = [
-        ("from", 4, 1),
-        ("seq", 4, 2),
-        ("service.kind", 4, 100),
-        ("multicast.lower", 4, 3),
-        ("multicast.upper", 4, 9),
-        ("total", 4, 3),
-        ("offset", 4, 0),
-        ("tag", 8, 0x1122_3344_5566_7788),
-    ];
+fn services() -> Vec<(Vec<u8>, Values)> {
     let reject =
         [("control", 4, 1), ("from", 4, 2), ("to", 4, 3), ("seq", 4, 4), ("reject.reason", 2, 2), ("", 2, 0)];
     let group = [
@@ -84,19 +46,7 @@ fn connections() -> Vec<(Vec<u8>, Values)> {
         ("credit.messages", 4, 4),
         ("credit.bytes", 8, 5),
     ];
-    vec![
-        frame(0x20, (6, &[("class", 2), ("connect.stream", 1)]), &connect, b""),
-        frame(0x21, (1, &[("accept.refused", 1)]), &accept, b""),
-        frame(
-            0x22,
-            (5, &[("shutdown.send", 1), ("shutdown.receive", 0), ("shutdown.abort", 1)]),
-            &shutdown,
-            b"",
-        ),
-        frame(0x23, (10, &[("class", 2), ("has_tag", 1)]), &multicast, b"abc"),
-        frame(0x24, (3, &[("class", 3)]), &reject, b""),
-        frame(0x25, (1, &[("group.kind", 1)]), &group, b""),
-    ]
+    vec![frame(0x24, (3, &[("class", 3)]), &reject, b""), frame(0x25, (1, &[("group.kind", 1)]), &group, b"")]
 }
 
 fn memory() -> Vec<(Vec<u8>, Values)> {
