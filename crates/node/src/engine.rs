@@ -10,6 +10,7 @@ mod gather;
 mod spaced;
 mod status;
 mod store;
+mod subscribers;
 mod turn;
 
 /// What the engine answers to bind and unbind.
@@ -137,6 +138,7 @@ pub struct Engine {
     events: VecDeque<NodeEvent>,
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
+    bells: subscribers::Bells,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
 }
@@ -160,6 +162,7 @@ impl Engine {
             closing: Vec::new(),
             events: VecDeque::new(),
             news: None,
+            bells: subscribers::Bells::default(),
             notices: Vec::new(),
             loopback_at: None,
         }

@@ -17,7 +17,7 @@ impl Node {
         if scope == Scope::Cluster {
             self.log.publish(key, port, range, 1);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
         Ok(())
     }
@@ -28,7 +28,7 @@ impl Node {
         if scope == Scope::Cluster {
             self.log.withdraw(key);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Node {
         for key in keys {
             self.log.withdraw(key);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
     }
 
@@ -95,13 +95,18 @@ impl Node {
         for record in records.iter().skip(skip) {
             self.table.apply(origin, record);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
     }
 
     pub(super) fn forget_names_of(&mut self, node: NodeId) {
         self.replicas.remove(&node);
         if !self.table.purge(node).is_empty() {
-            self.events.push_back(Event::Names);
+            self.on_names_changed();
         }
+    }
+
+    fn on_names_changed(&mut self) {
+        self.events.push_back(Event::Names);
+        self.tell_names_changed();
     }
 }
