@@ -17,6 +17,7 @@ mod send;
 mod service;
 mod size;
 mod testbed;
+mod watch;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     Send(Box<send::Send>),
     /// Binds a service and writes out what arrives
     Recv(Box<recv::Recv>),
+    /// Tells of services, nodes and links as they come and go
+    Watch(Box<watch::Watch>),
     /// Runs a node, or lists the nodes that it knows
     Node(Box<node::NodeCommand>),
     /// Links of a running node
@@ -104,6 +107,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Bench(arguments) => Ok(bench::run(*arguments, output)),
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Recv(arguments) => recv::run(&arguments, output),
+        Command::Watch(arguments) => watch::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
         Command::Link(LinkCommand::List(arguments)) => list::run(Noun::Link, &arguments, output),
         Command::Bearer(BearerCommand::List(arguments)) => list::run(Noun::Bearer, &arguments, output),
