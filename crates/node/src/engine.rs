@@ -4,6 +4,7 @@
 //! time; nothing here reads a clock, waits or starts a thread, so the simulator runs exactly this code.
 
 mod admission;
+mod barriers;
 pub mod client;
 pub mod command;
 mod gather;
@@ -139,6 +140,7 @@ pub struct Engine {
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
     bells: subscribers::Bells,
+    barriers: barriers::Barriers,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
 }
@@ -163,6 +165,7 @@ impl Engine {
             events: VecDeque::new(),
             news: None,
             bells: subscribers::Bells::default(),
+            barriers: barriers::Barriers::default(),
             notices: Vec::new(),
             loopback_at: None,
         }

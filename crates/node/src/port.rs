@@ -204,6 +204,25 @@ impl Port {
         Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
     }
 
+    /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no
+    /// longer knows those taken back: whoever is told of a service after this finds it. A node that is lost meanwhile is
+    /// not waited for; one that joins later learns them before it can be reached by name.
+    ///
+    /// # Errors
+    /// Time is up; the message names who does not know them yet.
+    pub fn await_known(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.shared.drive.is_forked() {
+            return Err(Error::Forked);
+        }
+        let barrier = self.shared.drive.engine().begin_barrier(self.address.port);
+        self.wait_until(deadline(timeout), |port| port.shared.drive.engine().is_past(barrier));
+        let behind = self.shared.drive.engine().end_barrier(barrier);
+        match &behind[..] {
+            [] => Ok(()),
+            names => Err(Error::TimedOut(format!("; not all bindings are known to {}", names.join(", ")))),
+        }
+    }
+
     // ----- sending -------------------------------------------------------------------------------------------
 
     /// Sends a copy of `bytes` to a port or a service, waiting for memory if need be. `Ok` means that the node has

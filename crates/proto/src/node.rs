@@ -4,6 +4,7 @@
 //! writable, then `poll_event` until it is empty; come back at `poll_timeout` or when something arrives. Timers fire
 //! only after the driver has seen every source of datagrams empty.
 
+mod barrier;
 mod discovery;
 mod handshake;
 mod names;
@@ -25,6 +26,7 @@ use crate::train::{Train, TrainId};
 use crate::wire::{self, Fault, Header, PacketType};
 use std::collections::{BTreeMap, VecDeque};
 
+pub use barrier::Barrier;
 pub use discovery::BearerInfo;
 pub use ports::Destination;
 

@@ -65,6 +65,7 @@ impl Engine {
         work.done += self.deliver();
         self.finish_closing(now);
         self.tell_subscribers(work);
+        self.pass_barriers();
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
         self.unfinished = !work.drained || work.blocked;
