@@ -31,6 +31,7 @@ use gather::Gather;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
+use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
@@ -291,6 +292,11 @@ impl Engine {
     /// What tells that a bearer without room has some again.
     pub fn full_fds(&self) -> impl Iterator<Item = std::os::fd::RawFd> {
         self.bearers.iter().filter(|b| b.blocked).filter_map(|b| b.bearer.fds().room)
+    }
+
+    /// Sets how a port chooses among those that serve what it sends to.
+    pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
+        self.node.set_lookup(port, lookup);
     }
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.

@@ -44,7 +44,7 @@ pub use polyrail_proto::flow::Class;
 pub use polyrail_proto::id::{BearerId, Incarnation, LinkId, NodeId, PortAddress, PortId};
 pub use polyrail_proto::link::state::LinkState;
 pub use polyrail_proto::node::Destination;
-pub use polyrail_proto::service::{Publication, Topic, Update};
+pub use polyrail_proto::service::{Lookup, Publication, Topic, Update};
 pub use polyrail_shm::Buffer;
 pub use port::Port;
 pub use subscription::Subscription;

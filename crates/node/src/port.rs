@@ -14,6 +14,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_proto::node::Destination;
+use polyrail_proto::service::Lookup;
 use polyrail_shm::Buffer;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -142,8 +143,19 @@ impl Port {
     /// Makes this port one that serves `range`. A port may have several bindings, and several ports may serve one
     /// service: they share its messages.
     pub fn bind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
+        self.bind_weighted(range, scope, 1)
+    }
+
+    /// The same with a share among the bindings of one service: of weights 1 and 3, the second gets three of four messages.
+    /// 0 counts as 1.
+    pub fn bind_weighted(
+        &self,
+        range: impl Into<ServiceRange>,
+        scope: Scope,
+        weight: u8,
+    ) -> Result<(), BindError> {
         let range = range.into();
-        self.ask(|client| client.bind(range, scope).is_ok())
+        self.ask(|client| client.bind_weighted(range, scope, weight).is_ok())
     }
 
     /// Takes one binding back.
@@ -202,6 +214,17 @@ impl Port {
             return Ok(());
         }
         Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
+    }
+
+    /// Sets how this port chooses among those that serve what it sends to, from the next message on;
+    /// [`Lookup::LocalFirst`] at first.
+    pub fn set_lookup(&self, lookup: Lookup) {
+        if self.shared.drive.is_forked() {
+            return;
+        }
+        // What was sent before is chosen as it was meant then.
+        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
+        self.shared.drive.engine().set_lookup(self.address.port, lookup);
     }
 
     /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no

@@ -12,4 +12,4 @@ pub use log::{Behind, Feed, Log, Replica, Step};
 pub use subscribe::{
     Over, Picture, Publication, SubscribeError, SubscriptionId, Subscriptions, Topic, Update,
 };
-pub use table::{Applied, BindError, Bound, NotBound, Pick, Table};
+pub use table::{Applied, BindError, Bound, Lookup, NotBound, Pick, Table};

@@ -36,8 +36,8 @@ pub enum Command {
         /// Comes back if it fails.
         cookie: u64,
     },
-    /// Bind to a range of services; answered by `Answer`.
-    Bind(ServiceRange, Scope),
+    /// Bind to a range of services, with a share among the bindings of one service; answered by `Answer`.
+    Bind(ServiceRange, Scope, u8),
     /// Take a binding back; answered by `Answer`.
     Unbind(ServiceRange, Scope),
     /// Memory for an offered message.
@@ -170,14 +170,15 @@ impl Command {
                 let head = OP_SEND | (class as u64) << 8 | flags | tagged | service;
                 [head, node, port, value, len, tag.unwrap_or(0), cookie, 0]
             }
-            Command::Bind(range, scope) => Self::encode_range(OP_BIND, range, scope),
-            Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope),
+            Command::Bind(range, scope, weight) => Self::encode_range(OP_BIND, range, scope, weight),
+            Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope, 0),
             Command::Accept { offer, buffer } => [OP_ACCEPT, pair(offer.0, offer.1), buffer, 0, 0, 0, 0, 0],
         }
     }
 
-    fn encode_range(op: u64, range: ServiceRange, scope: Scope) -> Entry {
-        [op, pair(range.kind, scope as u32), pair(range.lower, range.upper), 0, 0, 0, 0, 0]
+    fn encode_range(op: u64, range: ServiceRange, scope: Scope, weight: u8) -> Entry {
+        let (kind, instances) = (pair(range.kind, scope as u32), pair(range.lower, range.upper));
+        [op, kind, instances, weight as u64, 0, 0, 0, 0]
     }
 
     /// From an entry that a client wrote, which may be anything.
@@ -206,7 +207,7 @@ impl Command {
                     cookie: entry[6],
                 }
             }
-            OP_BIND => Command::Bind(range().0, range().1),
+            OP_BIND => Command::Bind(range().0, range().1, entry[3] as u8),
             OP_UNBIND => Command::Unbind(range().0, range().1),
             OP_ACCEPT => Command::Accept { offer: unpair(entry[1]), buffer: entry[2] },
             _ => return None,
@@ -309,7 +310,7 @@ mod tests {
                 len: 1 << 30,
                 cookie: 4,
             },
-            Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node),
+            Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node, 200),
             Command::Unbind(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Accept { offer: (7, 8), buffer: 9 },
         ] {

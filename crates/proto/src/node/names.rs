@@ -13,9 +13,20 @@ const RECORDS_PER_FRAME: usize = 24;
 impl Node {
     /// Binds `port` to a range of services; known to peers at once if the scope is the cluster.
     pub fn bind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
-        let key = self.table.bind(port, range, scope, 1)?;
+        self.bind_weighted(port, range, scope, 1)
+    }
+
+    /// The same with a share among the bindings of one service; 0 counts as 1.
+    pub fn bind_weighted(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+        weight: u8,
+    ) -> Result<(), BindError> {
+        let key = self.table.bind(port, range, scope, weight)?;
         if scope == Scope::Cluster {
-            self.log.publish(key, port, range, 1);
+            self.log.publish(key, port, range, weight);
         }
         self.on_names_changed();
         self.tell_all_names();

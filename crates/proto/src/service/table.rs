@@ -7,6 +7,10 @@
 //! in use by the kind (one if all its ranges are single instances, at most 33) plus one step per range found;
 //! a change costs O(log n) plus moving the other bindings of the very same range.
 
+mod lookup;
+
+pub use lookup::Lookup;
+
 use crate::address::{Scope, ServiceAddress, ServiceRange, USER_KIND_MIN};
 use crate::id::{NodeId, PortAddress, PortId};
 use crate::wire::{Binding, BindingOp};
@@ -162,6 +166,7 @@ struct Service {
     bounds: Vec<Bound>,
     own_turn: Turn,
     cluster_turn: Turn,
+    any_turn: Turn,
 }
 
 /// Interleaved weighted round robin: a binding of weight w is served in w of the 255 rounds that follow each other.

@@ -1,6 +1,6 @@
 use super::*;
 
-const OWN: NodeId = NodeId(5);
+pub(super) const OWN: NodeId = NodeId(5);
 
 fn random(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;
@@ -9,7 +9,7 @@ fn random(state: &mut u64, below: u64) -> u64 {
     *state % below
 }
 
-fn port(n: u32) -> PortId {
+pub(super) fn port(n: u32) -> PortId {
     PortId(n)
 }
 
@@ -17,7 +17,7 @@ fn record(op: BindingOp, range: ServiceRange, port: u32, key: u64, weight: u8) -
     Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
 }
 
-fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
+pub(super) fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
     let key = port as u64;
     assert_eq!(
         table.apply(NodeId(node), &record(BindingOp::Publish, range, port, key, weight)),
