@@ -159,7 +159,15 @@ fn a_thread_that_is_the_only_driver_waits_and_drives() {
     let (stop, stopped) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || manual_peer(&at, &stopped));
-        until(&mut subscription, |update| matches!(update, Update::Published(_)));
+        // In any order: what a node has bound may be told before it. One that leaves before it was told is not told.
+        let (mut up, mut bound) = (false, false);
+        while !(up && bound) {
+            match next(&mut subscription) {
+                Update::NodeUp { .. } => up = true,
+                Update::Published(_) => bound = true,
+                _ => {}
+            }
+        }
         stop.send(()).unwrap();
         let end = until(&mut subscription, |update| matches!(update, Update::NodeDown { .. }));
         assert!(end.iter().any(|update| matches!(update, Update::Withdrawn(_))), "{end:?}");

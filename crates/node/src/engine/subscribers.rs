@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub(super) struct Bells(BTreeMap<SubscriptionId, Arc<EventFd>>);
 
 impl Engine {
-    /// Asks about `topic`, for so many nanoseconds (`None`: for ever; 0: only what there is). A turn should follow, so
-    /// that the end is planned.
+    /// Asks about `topic`, for so many nanoseconds (`None`: for ever; 0: only what there is). A turn should follow if there
+    /// is an end, so that it is planned.
     ///
     /// # Errors
     /// An inverted range, or too many subscriptions.
@@ -23,7 +23,9 @@ impl Engine {
         topic: Topic,
         timeout_ns: Option<u64>,
     ) -> Result<SubscriptionId, SubscribeError> {
-        self.next_at = Instant::ZERO;
+        if timeout_ns.is_some() {
+            self.next_at = Instant::ZERO;
+        }
         self.node.subscribe(Instant(now_ns), topic, timeout_ns.map(Duration::ns))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A subscriber gets a snapshot of what there is, a mark at its end, and then every change in order. The snapshot is
 //! not copied: it is read from the tables as the subscriber takes it, from the spot on that he saw last. A change behind
-//! that spot is of something he was told, so it waits for him; a change before it he will see when he gets there. So a
+//! that spot is of something he was told, so it is told next; a change before it he will see when he gets there. So a
 //! snapshot of any size costs no memory.
 //!
 //! The changes that wait are bounded. One too many, and all are dropped, the subscriber is told so once, and his snapshot
@@ -198,7 +198,7 @@ struct Subscription {
     changes: VecDeque<Update>,
     /// To be told that changes were lost.
     overflowed: bool,
-    /// No changes any more: what is there is still told, then that time is up.
+    /// No changes any more: what is left of the snapshot is still told, then that time is up.
     over: bool,
     /// The subscriber has seen all and waits.
     waits: bool,
@@ -354,7 +354,8 @@ impl Subscription {
         told: &mut VecDeque<SubscriptionId>,
         overflows: &mut u64,
     ) {
-        if self.over || spot > self.seen {
+        // Also when time is up a snapshot that is half read has to stay true.
+        if spot > self.seen || (self.over && self.seen == Spot::End) {
             return;
         }
         if self.changes.len() >= SUBSCRIPTION_UPDATES_MAX {
@@ -374,14 +375,18 @@ impl Subscription {
         if std::mem::take(&mut self.overflowed) {
             return Some(Update::Overflow);
         }
+        // Changes come before the rest of the snapshot: what the subscriber was told is then at any time what was true of
+        // that part, and what he reads of a node's new life comes after the end of its old one.
+        if let Some(update) = self.changes.pop_front() {
+            return Some(update);
+        }
         if self.seen != Spot::End {
             let (seen, update) = self.look(picture);
             self.seen = seen;
             return Some(update);
         }
-        let next = self.changes.pop_front().or(self.over.then_some(Update::TimedOut));
-        self.waits = next.is_none();
-        next
+        self.waits = !self.over;
+        self.over.then_some(Update::TimedOut)
     }
 
     /// The next part of the snapshot, and its spot: nodes first, then links, then services.
