@@ -265,7 +265,7 @@ local function payload_offset(kind, flags)
     if kind == 0x01 then return 16 + option end
     if kind == 0x02 then return 24 + option end
     if kind == 0x03 then return 16 end
-    if kind == 0x23 then return 32 + option end
+    if kind == 0x23 then return 32 + flags:bitfield(4, 1) * 8 end
     return nil
 end
 

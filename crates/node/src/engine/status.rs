@@ -204,6 +204,7 @@ impl Engine {
             ("skipped-frame", d.skipped_frame),
             ("violation", d.violation),
             ("opening", d.opening),
+            ("slow-subscriber", self.node.subscriptions().overflows()),
         ]
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count))
