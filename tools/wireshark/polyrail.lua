@@ -31,7 +31,7 @@ local SCOPES = { [2] = "cluster", [3] = "node" }
 local RMA_KINDS = { [0] = "put", "get", "fetch-and-add", "compare-and-swap" }
 local RMA_STATUS = { [0] = "done", "go on", "no such region", "not allowed", "out of bounds" }
 local MEMBER_STATUS = { [0] = "alive", "suspect", "down" }
-local ACCEPT_REASONS = { [0] = "none", "too many wait", "nobody listens", "not wanted" }
+local ACCEPT_REASONS = { [0] = "none", "backlog full", "nobody listens", "not allowed" }
 local REJECT_REASONS = { "port closed", "owner died", "rejected by the owner" }
 local GROUP_KINDS = { [0] = "join", "leave", "credit" }
 local PARAMETERS = { [0] = "padding", "NAME", "BEARER", "COOKIE", [0x80] = "KEYS" }
@@ -151,19 +151,7 @@ field("uint16", "link_set.link", "Link")
 field("uint8", "link_set.status", "Status", base.DEC, LINK_STATUS)
 field("uint32", "link_set.number", "Number of the next packet (low half)")
 field("uint16", "close.reason", "Reason", base.DEC, CLOSE_REASONS)
--- Connections and messages to several, §4.15 to §4.18.
-field("bool", "connect.stream", "Byte stream", 8, nil, 0x04)
-field("bool", "connect.has_service", "Service present", 8, nil, 0x08)
-field("uint32", "end", "Receiver's end of the connection", base.HEX)
-field("bool", "accept.refused", "Refused", 8, nil, 0x01)
-field("uint16", "accept.reason", "Reason", base.DEC, ACCEPT_REASONS)
-field("bool", "shutdown.send", "Sends no more", 8, nil, 0x01)
-field("bool", "shutdown.receive", "Receives no more", 8, nil, 0x02)
-field("bool", "shutdown.abort", "Gone", 8, nil, 0x04)
-field("uint32", "shutdown.messages", "Messages sent in all (low half)")
-field("uint32", "multicast.lower", "First instance")
-field("uint32", "multicast.upper", "Last instance")
--- Reserved layouts, §4.19.
+-- Connections and messages to several, §4.15 to §4.18; reserved layouts, §4.19.
 field("uint32", "posted.channel", "Channel")
 field("uint64", "posted.capacity", "Capacity", base.DEC)
 field("uint32", "posted.generation", "Generation")
@@ -187,6 +175,17 @@ field("uint32", "member.age_ms", "Age (ms)")
 field("uint16", "domain.members", "Members")
 field("uint64", "domain.generation", "Generation", base.DEC)
 field("uint64", "domain.up", "Up", base.HEX)
+field("bool", "connect.stream", "Byte stream", 8, nil, 0x04)
+field("bool", "connect.service", "Service present", 8, nil, 0x08)
+field("uint32", "connection", "End of the connection", base.HEX)
+field("bool", "accept.refused", "Refused", 8, nil, 0x01)
+field("uint16", "accept.reason", "Reason", base.DEC, ACCEPT_REASONS)
+field("bool", "shutdown.send", "Sends no more", 8, nil, 0x01)
+field("bool", "shutdown.receive", "Receives no more", 8, nil, 0x02)
+field("bool", "shutdown.abort", "Abort", 8, nil, 0x04)
+field("uint32", "shutdown.end", "Messages sent in all (low half)")
+field("uint32", "multicast.lower", "First instance")
+field("uint32", "multicast.upper", "Last instance")
 field("uint16", "reject.reason", "Reason", base.DEC, REJECT_REASONS)
 field("uint8", "group.kind", "News", base.DEC, GROUP_KINDS, 0x03)
 -- Outside of a session, §3.
@@ -266,7 +265,7 @@ local function payload_offset(kind, flags)
     if kind == 0x01 then return 16 + option end
     if kind == 0x02 then return 24 + option end
     if kind == 0x03 then return 16 end
-    if kind == 0x23 then return 32 + option end
+    if kind == 0x23 then return 32 + flags:bitfield(4, 1) * 8 end
     return nil
 end
 
@@ -496,53 +495,46 @@ local function bindings(c, flags, len)
 end
 
 local function multicast(c, flags, len)
-    local function word(at) return c.tvb(c.start + at, 4):le_uint() end
-    if flags:bitfield(4, 1) == 1 then
-        if word(28) ~= 0 then c:fault("value", c.start + 1) end
-        c:layout({ "tag", 8 })
-        if not c.ok then return end
-    end
-    if word(16) > word(20) then c:fault("value", c.start + 20) end
-    if word(28) + len - (c.at - c.start) > word(24) then c:fault("value", c.start + 28) end
+    local offset, tagged = c.tvb(c.start + 28, 4):le_uint(), flags:bitfield(4, 1) == 1
+    if tagged and offset ~= 0 then c:fault("value", c.start + 1) end
+    if c.tvb(c.start + 16, 4):le_uint() > c.tvb(c.start + 20, 4):le_uint() then c:fault("value", c.start + 20) end
+    if tagged then c:layout({ "tag", 8 }) end
+    if offset + len - (c.at - c.start) > c.tvb(c.start + 24, 4):le_uint() then c:fault("value", c.start + 28) end
     c:payload(len)
 end
 
--- The receiver's end of a connection: bit 31, and bit 30 at the side that asked; nil: either.
-local function expect_end(c, at, asking)
-    local high = math.floor(c.tvb(c.start + at, 4):le_uint() / 2 ^ 30)
-    if high < 2 or asking ~= nil and (high == 3) ~= asking then c:fault("value", c.start + at) end
+-- The end of a connection: bit 31 set; bit 30 tells the asking side's from the accepting side's.
+local function check_end(c, highest, lowest)
+    local top = c.tvb(c.start + 11, 1):uint()
+    if top < lowest or top > highest then c:fault("value", c.start + 8) end
 end
 
-local function expect_port(c, at)
+local function check_port(c, at)
     local port = c.tvb(c.start + at, 4):le_uint()
-    if port == 0 or port >= 2 ^ 31 then c:fault("value", c.start + at) end
+    if port == 0 or port >= 0x80000000 then c:fault("value", c.start + at) end
 end
 
-local function connect(c, flags, _)
-    expect_end(c, 8, false)
-    expect_port(c, 12)
-    expect_port(c, 16)
-    if flags:bitfield(4, 1) == 1 then
-        c:layout({ "service.kind", 4, "service.instance", 4 })
-    else
-        c:reserved(8)
-    end
+local function connect(c, flags)
+    if flags:bitfield(4, 1) == 0 then expect_zero(c.tvb, c.tree, c.start + 32, c.start + 40) end
+    check_end(c, 0xbf, 0x80)
+    check_port(c, 12)
+    check_port(c, 16)
 end
 
-local function accept(c, flags, _)
-    expect_end(c, 8, true)
+local function accept(c, flags)
+    check_end(c, 0xff, 0xc0)
     local reason = c.tvb(c.start + 16, 2):le_uint()
     if flags:bitfield(7, 1) == 0 then
-        expect_port(c, 12)
-        expect_zero(c.tvb, c.tree, c.start + 16, c.start + 18)
+        check_port(c, 12)
+        if reason ~= 0 then c:fault("reserved byte", c.start + 16) end
     else
         expect_zero(c.tvb, c.tree, c.start + 12, c.start + 16)
         if reason < 1 or reason > 3 then c:fault("value", c.start + 16) end
     end
 end
 
-local function shutdown(c, _, _)
-    expect_end(c, 8, nil)
+local function shutdown(c)
+    check_end(c, 0xff, 0x80)
 end
 
 local function data(c, _, len)
@@ -561,8 +553,7 @@ local function announcement(c, flags, _)
 end
 
 -- Of each type: its name, its fixed part behind the frame header, which bits of the flags mean something, and what
--- follows. A frame that nothing follows has exactly the length of its fixed part, others that of the last column if
--- there is one.
+-- follows. A frame that nothing follows has exactly the length of its fixed part, and may have a check of its values.
 local FRAMES = {
     [0x01] = { "MSG", { "from", 4, "to", 4, "seq", 4 }, MESSAGE_FLAGS, whole_message },
     [0x02] = { "EFRAG", { "from", 4, "to", 4, "seq", 4, "total", 4, "offset", 4 }, MESSAGE_FLAGS, piece },
@@ -613,13 +604,17 @@ local FRAMES = {
     [0x1C] = { "LINK_SET", {
         "control", 4, "link_set.link", 2, "link_set.status", 1, "rsv", 1, "link_set.number", 4,
     }, {} },
-    [0x20] = { "CONNECT", { "control", 4, "end", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8 },
-        { "class", "connect.stream", "connect.has_service" }, connect, 40 },
+    [0x20] = { "CONNECT", {
+        "control", 4, "connection", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8,
+        "service.kind", 4, "service.instance", 4,
+    }, { "class", "connect.stream", "connect.service" }, nil, connect },
     [0x21] = { "ACCEPT", {
-        "control", 4, "end", 4, "port", 4, "accept.reason", 2, "rsv", 2, "credit.messages", 4, "credit.bytes", 8,
-    }, { "accept.refused" }, accept, 32 },
-    [0x22] = { "SHUTDOWN", { "control", 4, "end", 4, "shutdown.messages", 4, "rsv", 8 },
-        { "shutdown.send", "shutdown.receive", "shutdown.abort" }, shutdown, 24 },
+        "control", 4, "connection", 4, "port", 4, "accept.reason", 2, "rsv", 2, "credit.messages", 4,
+        "credit.bytes", 8,
+    }, { "accept.refused" }, nil, accept },
+    [0x22] = { "SHUTDOWN", {
+        "control", 4, "connection", 4, "shutdown.end", 4, "rsv", 8,
+    }, { "shutdown.send", "shutdown.receive", "shutdown.abort" }, nil, shutdown },
     [0x23] = { "MULTICAST", {
         "from", 4, "seq", 4, "service.kind", 4, "multicast.lower", 4, "multicast.upper", 4, "total", 4, "offset", 4,
     }, { "class", "has_tag" }, multicast },
@@ -642,7 +637,7 @@ end
 local BITS = {
     class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, has_crc = 0x80,
     ["probe.kind"] = 0x0f, ["probe.carrier"] = 0x80, ["rma.kind"] = 0x0f, ["rma.notify"] = 0x10,
-    ["connect.stream"] = 0x04, ["connect.has_service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
+    ["connect.stream"] = 0x04, ["connect.service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
     ["shutdown.abort"] = 0x04, ["group.kind"] = 0x03,
 }
 
@@ -661,14 +656,12 @@ local function dissect_frame(tvb, tree, at, len, entry)
     local c = cursor(tvb, tree, at + 4, at + len)
     c.start = at
     local fixed = fixed_bytes(entry[2])
-    local exact = entry[5] or not entry[4] and fixed
-    -- Optional fields that the flags promise are looked for before anything else, by the check.
-    local head = payload_offset(tvb(at, 1):uint(), flags)
-    if len < fixed or exact and len ~= exact or head and head > len then return c:fault("frame length", at + 2) end
+    if len < fixed or (not entry[4] and len > fixed) then return c:fault("frame length", at + 2) end
     if has_unknown_bits(flags:uint(), entry[3]) then c:fault("reserved byte", at + 1) end
     if entry[3][1] == "probe.kind" and flags:bitfield(4, 4) > 4 then c:fault("value", at + 1) end
     c:layout(entry[2])
     if c.ok and entry[4] then entry[4](c, flags, len) end
+    if c.ok and entry[5] then entry[5](c, flags) end
     -- An optional field that the flags promise, beyond the end of the frame.
     if not c.ok and at + len <= tvb:len() then c:fault("frame length", at + 2) end
 end

@@ -116,5 +116,7 @@ from_library!(
     polyrail::BindError,
     polyrail::SendError,
     polyrail::RecvError,
+    polyrail::SubscribeError,
+    polyrail::UpdateError,
     polyrail::Error
 );

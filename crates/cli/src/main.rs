@@ -18,6 +18,7 @@ mod service;
 mod size;
 mod testbed;
 mod trace;
+mod watch;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -52,6 +53,8 @@ enum Command {
     Send(Box<send::Send>),
     /// Binds a service and writes out what arrives
     Recv(Box<recv::Recv>),
+    /// Tells of services, nodes and links as they come and go
+    Watch(Box<watch::Watch>),
     /// Runs a node, or tells what a running one knows of itself and others
     Node(Box<node::NodeCommand>),
     /// Links of a running node
@@ -113,6 +116,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Bench(arguments) => Ok(bench::run(*arguments, output)),
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Recv(arguments) => recv::run(&arguments, output),
+        Command::Watch(arguments) => watch::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
         Command::Link(ask) => list::run(Noun::Link, ask, output),
         Command::Bearer(ask) => list::run(Noun::Bearer, ask, output),

@@ -4,6 +4,7 @@
 //! time; nothing here reads a clock, waits or starts a thread, so the simulator runs exactly this code.
 
 mod admission;
+mod barriers;
 pub mod client;
 pub mod command;
 mod gather;
@@ -12,6 +13,7 @@ mod picture;
 mod spaced;
 pub(crate) mod status;
 mod store;
+mod subscribers;
 pub(crate) mod tap;
 mod turn;
 
@@ -33,6 +35,7 @@ use history::History;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::id::{BearerId, PortId};
+use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
@@ -142,6 +145,8 @@ pub struct Engine {
     events: VecDeque<NodeEvent>,
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
+    bells: subscribers::Bells,
+    barriers: barriers::Barriers,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
     history: History,
@@ -169,6 +174,8 @@ impl Engine {
             closing: Vec::new(),
             events: VecDeque::new(),
             news: None,
+            bells: subscribers::Bells::default(),
+            barriers: barriers::Barriers::default(),
             notices: Vec::new(),
             loopback_at: None,
             history: History::default(),
@@ -297,6 +304,11 @@ impl Engine {
     /// What tells that a bearer without room has some again.
     pub fn full_fds(&self) -> impl Iterator<Item = std::os::fd::RawFd> {
         self.bearers.iter().filter(|b| b.blocked).filter_map(|b| b.bearer.fds().room)
+    }
+
+    /// Sets how a port chooses among those that serve what it sends to.
+    pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
+        self.node.set_lookup(port, lookup);
     }
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.

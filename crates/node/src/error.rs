@@ -44,7 +44,7 @@ pub enum ErrorCode {
     Range = 40,
     /// The binding does not exist.
     NotBound = 41,
-    /// Too many bindings.
+    /// Too many bindings or subscriptions.
     TooMany = 42,
     /// A connection was refused.
     Refused = 50,
@@ -319,6 +319,54 @@ pub enum BindError {
     Forked,
 }
 
+/// Why a subscription was refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// The lower bound is above the upper one.
+    #[error("lower bound above upper bound")]
+    Inverted,
+    /// The node has as many as it may have.
+    #[error("too many subscriptions")]
+    TooMany,
+    /// A system call failed.
+    #[error("{0}")]
+    System(String),
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+/// Why a subscription gives no more updates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// Its time is up, as its last update said.
+    #[error("the subscription is over")]
+    Over,
+    /// The node is closed.
+    #[error("closed")]
+    Closed,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
+impl From<polyrail_proto::service::SubscribeError> for SubscribeError {
+    fn from(error: polyrail_proto::service::SubscribeError) -> Self {
+        match error {
+            polyrail_proto::service::SubscribeError::Inverted => SubscribeError::Inverted,
+            _ => SubscribeError::TooMany,
+        }
+    }
+}
+
+impl From<polyrail_proto::service::Over> for UpdateError {
+    fn from(_: polyrail_proto::service::Over) -> Self {
+        UpdateError::Over
+    }
+}
+
 /// Why waiting ended without success.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -405,6 +453,28 @@ impl BindError {
             BindError::NotBound => ErrorCode::NotBound,
             BindError::Closed => ErrorCode::Closed,
             BindError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl SubscribeError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            SubscribeError::Inverted => ErrorCode::Range,
+            SubscribeError::TooMany => ErrorCode::TooMany,
+            SubscribeError::System(_) => ErrorCode::System,
+            SubscribeError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl UpdateError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            UpdateError::Over | UpdateError::Closed => ErrorCode::Closed,
+            UpdateError::Forked => ErrorCode::Forked,
         }
     }
 }

@@ -32,19 +32,26 @@ mod moment;
 mod node;
 mod port;
 mod readiness;
+mod subscription;
 pub mod trace;
 mod wait;
 
 pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};
 pub use connection::{Connect, Connection};
 pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
-pub use error::{BindError, ConnectionError, Disconnect, Error, ErrorCode, RecvError, SendError, StartError};
+pub use error::{
+    BindError, ConnectionError, Disconnect, Error, ErrorCode, RecvError, SendError, StartError,
+    SubscribeError, UpdateError,
+};
 pub use message::Message;
 pub use node::Node;
 pub use node::events::NodeEvent;
 pub use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 pub use polyrail_proto::flow::Class;
-pub use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId};
+pub use polyrail_proto::id::{BearerId, ConnectionId, Incarnation, LinkId, NodeId, PortAddress, PortId};
+pub use polyrail_proto::link::state::LinkState;
 pub use polyrail_proto::node::Destination;
+pub use polyrail_proto::service::{Lookup, Publication, Topic, Update};
 pub use polyrail_shm::Buffer;
 pub use port::Port;
+pub use subscription::Subscription;

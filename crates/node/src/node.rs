@@ -7,9 +7,10 @@ use crate::clock::now_ns;
 use crate::config::{Config, Profile, Security};
 use crate::engine::client::Exchange;
 use crate::engine::{Engine, Status};
-use crate::error::{Error, StartError};
+use crate::error::{Error, StartError, SubscribeError};
 use crate::port::Port;
 use crate::readiness::Readiness;
+use crate::subscription::Subscription;
 use crate::wait::{Drive, Sleeper, Slept};
 use arrayvec::ArrayString;
 use events::NodeEvent;
@@ -17,6 +18,7 @@ use polyrail_bearer::Bearer as _;
 use polyrail_bearer::{MemoryHub, UdpBearer, UdpConfig};
 use polyrail_proto::config::cluster_hash;
 use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::service::Topic;
 use polyrail_proto::time::Duration as Span;
 use polyrail_shm::{Pool, Sizes};
 use polyrail_sys::interface::{self, Interface};
@@ -110,6 +112,40 @@ impl Node {
         Ok(Port::new(self.shared.clone(), client))
     }
 
+    /// Asks about services, nodes or links: what there is, and from then on whatever changes. Any number of threads may
+    /// have subscriptions of their own; they last until they are dropped.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use polyrail::{Config, Node, ServiceRange, Topic, Update};
+    ///
+    /// let node = Node::embed(Config::new().insecure())?;
+    /// let mut servers = node.subscribe(Topic::services(ServiceRange::new(1000, 0, 99)).and_nodes())?;
+    /// loop {
+    ///     match servers.next()? {
+    ///         Update::Published(service) => println!("{} is served by {}", service.range, service.port),
+    ///         Update::NodeDown { node, left, .. } => println!("{node} {}", if left { "left" } else { "is lost" }),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// An inverted range, too many subscriptions, or no descriptors left.
+    pub fn subscribe(&self, topic: Topic) -> Result<Subscription, SubscribeError> {
+        Subscription::new(self.shared.clone(), topic, None)
+    }
+
+    /// The same, but only for as long as `span`: the last update is [`Update::TimedOut`](crate::Update::TimedOut). With
+    /// no time at all it is a picture of what there is.
+    ///
+    /// # Errors
+    /// As for [`Node::subscribe`].
+    pub fn subscribe_for(&self, topic: Topic, span: Duration) -> Result<Subscription, SubscribeError> {
+        Subscription::new(self.shared.clone(), topic, Some(span))
+    }
+
     /// A picture of the node now.
     pub fn status(&self) -> Status {
         self.shared.drive.engine().status(now_ns())
@@ -187,6 +223,7 @@ impl Drop for Node {
             self.shared.drive.inline();
         }
         self.shared.drive.stop();
+        self.shared.drive.engine().wake_subscribers();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -15,6 +15,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
+use polyrail_proto::service::Lookup;
 use polyrail_shm::Buffer;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -146,8 +147,19 @@ impl Port {
     /// Makes this port one that serves `range`. A port may have several bindings, and several ports may serve one
     /// service: they share its messages.
     pub fn bind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
+        self.bind_weighted(range, scope, 1)
+    }
+
+    /// The same with a share among the bindings of one service: of weights 1 and 3, the second gets three of four messages.
+    /// 0 counts as 1.
+    pub fn bind_weighted(
+        &self,
+        range: impl Into<ServiceRange>,
+        scope: Scope,
+        weight: u8,
+    ) -> Result<(), BindError> {
         let range = range.into();
-        self.ask_to_bind(|client| client.bind(range, scope).is_ok())
+        self.ask_to_bind(|client| client.bind_weighted(range, scope, weight).is_ok())
     }
 
     /// Takes one binding back.
@@ -206,6 +218,36 @@ impl Port {
             return Ok(());
         }
         Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
+    }
+
+    /// Sets how this port chooses among those that serve what it sends to, from the next message on;
+    /// [`Lookup::LocalFirst`] at first.
+    pub fn set_lookup(&self, lookup: Lookup) {
+        if self.shared.drive.is_forked() {
+            return;
+        }
+        // What was sent before is chosen as it was meant then.
+        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
+        self.shared.drive.engine().set_lookup(self.address.port, lookup);
+    }
+
+    /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no
+    /// longer knows those taken back: whoever is told of a service after this finds it. A node that is lost meanwhile is
+    /// not waited for; one that joins later learns them before it can be reached by name.
+    ///
+    /// # Errors
+    /// Time is up; the message names who does not know them yet.
+    pub fn await_known(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.shared.drive.is_forked() {
+            return Err(Error::Forked);
+        }
+        let barrier = self.shared.drive.engine().begin_barrier(self.address.port);
+        self.wait_until(deadline(timeout), |port| port.shared.drive.engine().is_past(barrier));
+        let behind = self.shared.drive.engine().end_barrier(barrier);
+        match &behind[..] {
+            [] => Ok(()),
+            names => Err(Error::TimedOut(format!("; not all bindings are known to {}", names.join(", ")))),
+        }
     }
 
     // ----- sending -------------------------------------------------------------------------------------------

@@ -18,7 +18,12 @@ pub(crate) struct Readiness {
 impl Readiness {
     /// Joins the engine's descriptor with a new one.
     pub(crate) fn new(engine_fd: RawFd) -> io::Result<Readiness> {
-        let (epoll, told) = (Epoll::new()?, Arc::new(EventFd::new()?));
+        Readiness::with(engine_fd, Arc::new(EventFd::new()?))
+    }
+
+    /// Joins the engine's descriptor with one that is signalled already.
+    pub(crate) fn with(engine_fd: RawFd, told: Arc<EventFd>) -> io::Result<Readiness> {
+        let epoll = Epoll::new()?;
         epoll.add(engine_fd, 0, Interest::READ)?;
         epoll.add(told.as_raw_fd(), 1, Interest::READ)?;
         Ok(Readiness { epoll, told })

@@ -205,7 +205,7 @@ fn changed() -> Vec<Vec<u8>> {
 
 /// Whether a dissector that knows more than this version has to judge otherwise: reserved types and flags.
 fn is_of_later_versions(line: &str, packet: &[u8]) -> bool {
-    let reserved_flags = |frame: &[u8]| matches!(frame[0], 0x01 | 0x02 | 0x08) && frame[1] & 0x94 != 0;
+    let reserved_flags = |frame: &[u8]| matches!(frame[0], 0x01 | 0x02 | 0x08) && frame[1] & 0xd4 != 0;
     let seals = Header::parse(packet).is_ok_and(|header| header.has(FLAG_SEALED));
     let cookie = Header::parse(packet).is_ok_and(|header| header.kind == PacketType::Cookie);
     line.contains("skipped") || seals || cookie || packet[HEADER_BYTES..].chunks_exact(8).any(reserved_flags)

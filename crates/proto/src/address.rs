@@ -52,6 +52,10 @@ impl ServiceRange {
     pub const fn contains(&self, address: ServiceAddress) -> bool {
         self.kind == address.kind && self.lower <= address.instance && address.instance <= self.upper
     }
+    /// Whether the two share an instance.
+    pub const fn overlaps(&self, other: &ServiceRange) -> bool {
+        self.kind == other.kind && self.lower <= other.upper && other.lower <= self.upper
+    }
 }
 
 impl From<ServiceAddress> for ServiceRange {

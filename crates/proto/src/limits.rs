@@ -54,6 +54,10 @@ pub const TOLERANCE_MAX: Duration = Duration::s(60);
 pub const TOLERANCE_UNPROVED_MAX: Duration = Duration::s(5);
 /// Refusals of one session that wait to be told. More are not told at all: what was refused comes again.
 pub const REFUSALS_MAX: usize = 256;
+/// Subscriptions of one node.
+pub const SUBSCRIPTIONS_MAX: usize = 1_024;
+/// Changes that wait for one subscriber. One more, and he starts again from a snapshot (protocol.md §7.3).
+pub const SUBSCRIPTION_UPDATES_MAX: usize = 4_096;
 /// Bytes of small messages that may exceed a link's window, so that bulk never makes them wait for it.
 pub const SMALL_OVERDRAFT_BYTES: u64 = 16_384;
 /// Messages up to this size choose the link of least delay; larger ones are pulled by any link.

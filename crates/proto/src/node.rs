@@ -19,12 +19,14 @@ macro_rules! cx {
     };
 }
 
+mod barrier;
 mod connections;
 mod discovery;
 mod handshake;
 mod multicast;
 mod names;
 mod ports;
+mod subscriptions;
 
 use crate::address::MediaAddress;
 use crate::config::Config;
@@ -33,7 +35,7 @@ use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
 use crate::limits;
 use crate::link::LinkSpec;
 use crate::port::Port;
-use crate::service::{Log, Replica, Table};
+use crate::service::{Log, Replica, Subscriptions, Table};
 use crate::session::{Cx, Outcome, Session};
 use crate::stats::Drops;
 use crate::store::Store;
@@ -42,6 +44,7 @@ use crate::train::{Train, TrainId};
 use crate::wire::{self, Fault, Header, PacketType};
 use std::collections::{BTreeMap, VecDeque};
 
+pub use barrier::Barrier;
 pub use discovery::BearerInfo;
 pub use ports::Destination;
 
@@ -97,6 +100,9 @@ pub struct Node {
     table: Table,
     log: Log,
     replicas: BTreeMap<NodeId, Replica>,
+    subscriptions: Subscriptions,
+    /// So many of `events` subscribers were told.
+    observed: usize,
     sole: Option<Sole>,
     attempts: Vec<Attempt>,
     discovery: Discovery,
@@ -128,6 +134,8 @@ impl Node {
             table: Table::new(config_node),
             log: Log::new(),
             replicas: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
+            observed: 0,
             sole: None,
             attempts: Vec::new(),
             events: VecDeque::new(),
@@ -420,6 +428,7 @@ impl Node {
         self.retry_attempts(now);
         self.send_beacons(now);
         self.announce_peers(now);
+        self.end_subscriptions(now);
     }
 
     // ----- what leaves ---------------------------------------------------------------------------------------
@@ -489,12 +498,15 @@ impl Node {
 
     /// The next news.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.observe();
+        let event = self.events.pop_front();
+        self.observed = self.observed.saturating_sub(1);
+        event
     }
 
     /// When `handle_timeout` wants to be called; `NEVER` if nothing is planned.
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
-        let mut at = self.discovery.deadline(self.speaks());
+        let mut at = self.discovery.deadline(self.speaks()).min(self.subscriptions.deadline());
         for attempt in &self.attempts {
             at = at.min(attempt.next_at);
         }
@@ -556,6 +568,7 @@ impl Node {
             self.by_node.remove(&session.peer.node);
         }
         self.forget_names_of(session.peer.node);
+        self.tell_links_gone(&session);
         if session.announced {
             let (node, incarnation) = (session.peer.node, session.peer.incarnation);
             self.events.push_back(Event::PeerDown { node, incarnation, left });

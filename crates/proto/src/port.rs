@@ -1,5 +1,7 @@
 //! What is known of a port of this node, beside its bindings and its flows.
 
+use crate::service::Lookup;
+
 /// A port of this node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Port {
@@ -7,6 +9,8 @@ pub(crate) struct Port {
     pub closing: bool,
     /// It accepts connections.
     pub listening: Option<Listening>,
+    /// How it chooses among those that serve what it sends to.
+    pub lookup: Lookup,
     /// Ends of connections that belong to it, in all sessions.
     pub connections: u32,
 }

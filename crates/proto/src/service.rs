@@ -5,7 +5,11 @@
 //! of a node that is gone vanishes as a whole.
 
 pub mod log;
+pub mod subscribe;
 pub mod table;
 
 pub use log::{Behind, Feed, Log, Replica, Step};
-pub use table::{Applied, BindError, Bound, NotBound, Pick, Table};
+pub use subscribe::{
+    Over, Picture, Publication, SubscribeError, SubscriptionId, Subscriptions, Topic, Update,
+};
+pub use table::{Applied, BindError, Bound, Lookup, NotBound, Pick, Table};

@@ -296,6 +296,16 @@ impl Session {
         self.control.has_room()
     }
 
+    /// The number that the next control frame gets.
+    pub(crate) fn control_end(&self) -> u32 {
+        self.control.end()
+    }
+
+    /// Whether the peer has processed all control frames below number `end`.
+    pub(crate) fn control_is_confirmed(&self, end: u32) -> bool {
+        self.control.has_confirmed(end)
+    }
+
     pub(crate) fn notify(&mut self, notice: Notice) {
         self.control.push(notice);
         self.quiet.stir();

@@ -5,6 +5,7 @@ use crate::plan::Plan;
 use crate::subject::{
     Counters, Directory, FailReason, Happening, KnownBinding, KnownPeer, SendAnswer, Subject, To, Turned,
 };
+use crate::subscriber::Subscriber;
 use crate::world::{Factory, NodeSpec};
 use polyrail::engine::client::{Arrival, Client, Envelope, Exchange};
 use polyrail::engine::command::FailureCode;
@@ -45,6 +46,7 @@ struct EngineNode {
     pool: Pool,
     seats: BTreeMap<u32, Seat>,
     news: Vec<Happening>,
+    subscriber: Subscriber,
 }
 
 /// The settings of a node of a run.
@@ -83,6 +85,7 @@ pub fn factory(options: Options) -> Factory {
             pool: Pool::new(POOL_BYTES),
             seats: BTreeMap::new(),
             news: Vec::new(),
+            subscriber: Subscriber::default(),
         })
     })
 }
@@ -145,6 +148,7 @@ impl Subject for EngineNode {
         self.catch_up();
         let work = self.engine.turn(now_ns, Budget::THOROUGH);
         self.take_news();
+        self.subscriber.read(now_ns, &mut self.engine);
         // A turn that did something may have left something for its own loopback.
         let worked = work.done > 0;
         Turned { deadline_ns: work.next_deadline_ns, drained: work.drained && !worked, worked }
@@ -152,6 +156,7 @@ impl Subject for EngineNode {
 
     fn carrier(&mut self, now_ns: u64, bearer: usize, up: bool) {
         self.engine.carrier(now_ns, bearer, up);
+        self.subscriber.read(now_ns, &mut self.engine);
     }
 
     fn stall(&mut self, now_ns: u64, stalled_ns: u64) {
@@ -182,6 +187,7 @@ impl Subject for EngineNode {
 
     fn leave(&mut self, now_ns: u64) {
         self.engine.leave(now_ns);
+        self.subscriber.read(now_ns, &mut self.engine);
     }
 
     fn send(
@@ -259,7 +265,8 @@ impl Subject for EngineNode {
             range,
             cluster: scope == Scope::Cluster,
         });
-        Some(Directory { peers: peers.collect(), bindings: bindings.collect() })
+        let misled = self.subscriber.objection(core);
+        Some(Directory { peers: peers.collect(), bindings: bindings.collect(), misled })
     }
 
     fn describe(&self) -> String {

@@ -19,6 +19,7 @@ pub mod queue;
 pub mod runner;
 pub mod scenario;
 pub mod subject;
+pub mod subscriber;
 pub mod swarm;
 pub mod workload;
 pub mod world;

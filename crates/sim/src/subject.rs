@@ -116,6 +116,8 @@ pub struct Directory {
     pub peers: Vec<KnownPeer>,
     /// Its service table, sorted.
     pub bindings: Vec<KnownBinding>,
+    /// What a subscriber was told of all this wrongly.
+    pub misled: Option<String>,
 }
 
 /// Numbers that a node shows, for the checks of bounds and credit.

@@ -11,6 +11,8 @@ mod report;
 
 pub use report::Outcome;
 
+pub(crate) use app::SERVICE_KIND;
+
 use crate::bearer::{SharedNetwork, SimBearer, lock};
 use crate::check::{Oracle, PortKey};
 use crate::coverage::Coverage;

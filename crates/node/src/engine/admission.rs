@@ -91,8 +91,8 @@ impl Engine {
                     }
                 }
             }
-            Command::Bind(range, scope) => {
-                let answer = match self.node.bind(port, range, scope) {
+            Command::Bind(range, scope, weight) => {
+                let answer = match self.node.bind_weighted(port, range, scope, weight) {
                     Ok(()) => ANSWER_OK,
                     Err(BindError::Reserved) => ANSWER_RESERVED,
                     Err(BindError::Inverted) => ANSWER_INVERTED,

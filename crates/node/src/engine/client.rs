@@ -280,7 +280,12 @@ impl Client {
 
     /// Asks for a binding; the answer arrives as `Arrival::Answer`.
     pub fn bind(&mut self, range: ServiceRange, scope: Scope) -> Result<(), Blocked> {
-        self.pair.sq.push(&Command::Bind(range, scope).encode()).map_err(|_| Blocked)
+        self.bind_weighted(range, scope, 1)
+    }
+
+    /// The same with a share among the bindings of one service; 0 counts as 1.
+    pub fn bind_weighted(&mut self, range: ServiceRange, scope: Scope, weight: u8) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Bind(range, scope, weight).encode()).map_err(|_| Blocked)
     }
 
     /// Takes a binding back; the answer arrives as `Arrival::Answer`.

@@ -37,8 +37,8 @@ pub enum Command {
         /// Comes back if it fails.
         cookie: u64,
     },
-    /// Bind to a range of services; answered by `Answer`.
-    Bind(ServiceRange, Scope),
+    /// Bind to a range of services, with a share among the bindings of one service; answered by `Answer`.
+    Bind(ServiceRange, Scope, u8),
     /// Take a binding back; answered by `Answer`.
     Unbind(ServiceRange, Scope),
     /// Memory for an offered message.
@@ -383,14 +383,15 @@ impl Command {
             Command::Consumed { id, bytes, messages } => {
                 [OP_CONSUMED, word_of(Some(id)), bytes, messages, 0, 0, 0, 0]
             }
-            Command::Bind(range, scope) => Self::encode_range(OP_BIND, range, scope),
-            Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope),
+            Command::Bind(range, scope, weight) => Self::encode_range(OP_BIND, range, scope, weight),
+            Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope, 0),
             Command::Accept { offer, buffer } => [OP_ACCEPT, pair(offer.0, offer.1), buffer, 0, 0, 0, 0, 0],
         }
     }
 
-    fn encode_range(op: u64, range: ServiceRange, scope: Scope) -> Entry {
-        [op, pair(range.kind, scope as u32), pair(range.lower, range.upper), 0, 0, 0, 0, 0]
+    fn encode_range(op: u64, range: ServiceRange, scope: Scope, weight: u8) -> Entry {
+        let (kind, instances) = (pair(range.kind, scope as u32), pair(range.lower, range.upper));
+        [op, kind, instances, weight as u64, 0, 0, 0, 0]
     }
 
     /// From an entry that a client wrote, which may be anything.
@@ -429,7 +430,7 @@ impl Command {
             OP_CONSUMED => {
                 Command::Consumed { id: connection_of(entry[1])?, bytes: entry[2], messages: entry[3] }
             }
-            OP_BIND => Command::Bind(range().0, range().1),
+            OP_BIND => Command::Bind(range().0, range().1, entry[3] as u8),
             OP_UNBIND => Command::Unbind(range().0, range().1),
             OP_ACCEPT => Command::Accept { offer: unpair(entry[1]), buffer: entry[2] },
             _ => return None,
@@ -584,7 +585,7 @@ mod tests {
             send(Destination::Service(SERVICE), Body::Exchanged(5), Some(9)),
             send(Destination::Connection(ID), Body::Arena(0), Some(1)),
             send(Destination::Multicast(ServiceRange::new(u32::MAX, 1, u32::MAX)), Body::Arena(64), None),
-            Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node),
+            Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node, 200),
             Command::Unbind(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Accept { offer: (7, 8), buffer: 9 },
             Command::Listen(128),

@@ -223,6 +223,7 @@ impl Engine {
             ("refused-connection", refused_connection),
             ("late-message", late_message),
             ("opening", opening),
+            ("slow-subscriber", self.node.subscriptions().overflows()),
         ]
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count))

@@ -353,6 +353,14 @@ impl EngineStore {
         told
     }
 
+    /// Wakes the thread that waits for `port`: what it waits for is not in its queue.
+    pub(super) fn ring(&mut self, port: PortId) {
+        if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
+            slot.dirty = true;
+            self.dirty = true;
+        }
+    }
+
     /// Signals `arrived` whenever something is put into the queue of `port`, and now for what may be there.
     pub(super) fn watch(&mut self, port: PortId, arrived: Arc<EventFd>) {
         if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {

@@ -64,6 +64,8 @@ impl Engine {
     fn settle(&mut self, now: Instant, work: &mut Work) {
         work.done += self.deliver(now);
         self.finish_closing(now);
+        self.tell_subscribers(work);
+        self.pass_barriers();
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
         self.unfinished = !work.drained || work.blocked;

@@ -4,7 +4,7 @@ use crate::samples;
 use polyrail_proto::wire::*;
 
 /// Fields and their values, in the order of the packet.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Values(pub Vec<(String, Vec<u64>)>);
 
 impl Values {
@@ -14,12 +14,6 @@ impl Values {
             Some((_, values)) => values.push(value),
             None => self.0.push((field.to_owned(), vec![value])),
         }
-    }
-
-    /// These, and the fields of `others`.
-    pub fn with(mut self, others: Values) -> Values {
-        self.0.extend(others.0);
-        self
     }
 
     /// The first value of a field.
@@ -135,66 +129,63 @@ fn of_control(f: &Frame<'_>) -> Values {
             ("link_set.status", l.status as u64),
             ("link_set.number", u64::from(l.number)),
         ]),
+        Frame::Connect(_) | Frame::Accept(_) | Frame::Shutdown(_) | Frame::Multicast(..) => of_services(f),
         Frame::Close(c) => frame(0x80).all(&[("close.reason", u64::from(c.reason))]),
         Frame::Skipped(kind) => frame(*kind),
-        other => of_connection(other),
-    }
-}
-
-fn of_connection(f: &Frame<'_>) -> Values {
-    match f {
-        Frame::Connect(c) => {
-            let service = c.service.expect("the sample has one");
-            frame(0x20).all(&[
-                ("control", u64::from(c.control)),
-                ("end", u64::from(c.end.0)),
-                ("from", u64::from(c.from.0)),
-                ("to", u64::from(c.to.0)),
-                ("class", u64::from(c.class)),
-                ("connect.stream", u64::from(c.stream)),
-                ("connect.has_service", 1),
-                ("credit.messages", u64::from(c.credit.1)),
-                ("credit.bytes", c.credit.0),
-                ("service.kind", u64::from(service.kind)),
-                ("service.instance", u64::from(service.instance)),
-            ])
-        }
-        Frame::Accept(a) => frame(0x21).all(&[
-            ("control", u64::from(a.control)),
-            ("end", u64::from(a.end.0)),
-            ("port", a.answer.map_or(0, |port| u64::from(port.0))),
-            ("accept.refused", u64::from(a.answer.is_err())),
-            ("accept.reason", a.answer.err().map_or(0, |reason| reason as u64)),
-            ("credit.messages", u64::from(a.credit.1)),
-            ("credit.bytes", a.credit.0),
-        ]),
-        Frame::Shutdown(s) => frame(0x22).all(&[
-            ("control", u64::from(s.control)),
-            ("end", u64::from(s.end.0)),
-            ("shutdown.messages", u64::from(s.messages)),
-            ("shutdown.send", u64::from(s.sent_all)),
-            ("shutdown.receive", u64::from(s.deaf)),
-            ("shutdown.abort", u64::from(s.abort)),
-        ]),
-        Frame::Multicast(m, payload) => of_multicast(m, payload.len()),
         other => panic!("no expectation of {other}"),
     }
 }
 
-fn of_multicast(m: &Multicast, payload: usize) -> Values {
-    let values = frame(0x23).all(&[
-        ("from", u64::from(m.message.from.0)),
-        ("seq", u64::from(m.message.seq)),
-        ("class", u64::from(m.message.class)),
-        ("service.kind", u64::from(m.range.kind)),
-        ("multicast.lower", u64::from(m.range.lower)),
-        ("multicast.upper", u64::from(m.range.upper)),
-        ("total", u64::from(m.total)),
-        ("offset", u64::from(m.offset)),
-        ("has_tag", u64::from(m.message.tag.is_some())),
-        ("payload.len", payload as u64),
-    ]);
-    m.message.tag.map_or_else(Values::default, |tag| Values::default().all(&[("tag", tag)])).with(values)
+/// Connections, and messages to several.
+fn of_services(f: &Frame<'_>) -> Values {
+    match f {
+        Frame::Connect(c) => frame(0x20).all(&[
+            ("control", u64::from(c.control)),
+            ("connection", u64::from(c.end.0)),
+            ("from", u64::from(c.from.0)),
+            ("to", u64::from(c.to.0)),
+            ("class", u64::from(c.class)),
+            ("connect.stream", u64::from(c.stream)),
+            ("connect.service", u64::from(c.service.is_some())),
+            ("credit.bytes", c.credit.0),
+            ("credit.messages", u64::from(c.credit.1)),
+            ("service.kind", c.service.map_or(0, |s| u64::from(s.kind))),
+            ("service.instance", c.service.map_or(0, |s| u64::from(s.instance))),
+        ]),
+        Frame::Accept(a) => frame(0x21).all(&[
+            ("control", u64::from(a.control)),
+            ("connection", u64::from(a.end.0)),
+            ("accept.refused", u64::from(a.answer.is_err())),
+            ("port", a.answer.map_or(0, |port| u64::from(port.0))),
+            ("accept.reason", a.answer.err().map_or(0, |reason| reason as u64)),
+            ("credit.bytes", a.credit.0),
+            ("credit.messages", u64::from(a.credit.1)),
+        ]),
+        Frame::Shutdown(s) => frame(0x22).all(&[
+            ("control", u64::from(s.control)),
+            ("connection", u64::from(s.end.0)),
+            ("shutdown.send", u64::from(s.sent_all)),
+            ("shutdown.receive", u64::from(s.deaf)),
+            ("shutdown.abort", u64::from(s.abort)),
+            ("shutdown.end", u64::from(s.messages)),
+        ]),
+        Frame::Multicast(m, payload) => {
+            let values = frame(0x23).all(&[
+                ("from", u64::from(m.message.from.0)),
+                ("seq", u64::from(m.message.seq)),
+                ("class", u64::from(m.message.class)),
+                ("has_tag", u64::from(m.message.tag.is_some())),
+                ("service.kind", u64::from(m.range.kind)),
+                ("multicast.lower", u64::from(m.range.lower)),
+                ("multicast.upper", u64::from(m.range.upper)),
+                ("total", u64::from(m.total)),
+                ("offset", u64::from(m.offset)),
+                ("payload.len", payload.len() as u64),
+            ]);
+            m.message.tag.map_or(values.clone(), |tag| values.all(&[("tag", tag)]))
+        }
+        other => panic!("no expectation of {other}"),
+    }
 }
 
 fn of_ack(a: &Ack) -> Values {

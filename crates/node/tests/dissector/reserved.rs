@@ -29,13 +29,13 @@ const PLAIN: (u8, &[(&str, u64)]) = (0, &[]);
 
 /// All of them.
 pub fn frames() -> Vec<(Vec<u8>, Values)> {
-    let mut frames = groups();
+    let mut frames = services();
     frames.extend(memory());
     frames.extend(cluster());
     frames
 }
 
-fn groups() -> Vec<(Vec<u8>, Values)> {
+fn services() -> Vec<(Vec<u8>, Values)> {
     let reject =
         [("control", 4, 1), ("from", 4, 2), ("to", 4, 3), ("seq", 4, 4), ("reject.reason", 2, 2), ("", 2, 0)];
     let group = [

@@ -39,7 +39,7 @@ impl Node {
         let (to, service) = match to {
             Destination::Port(to) => (to, None),
             Destination::Service(service) => {
-                let to = self.pick(port, class, service);
+                let to = self.pick((port, class, None), service);
                 (to.map_err(|_| ConnectError::NoService(service))?, Some(service))
             }
             Destination::Connection(_) | Destination::Multicast(_) => return Err(ConnectError::Closed(port)),

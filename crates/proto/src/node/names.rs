@@ -13,11 +13,22 @@ const RECORDS_PER_FRAME: usize = 24;
 impl Node {
     /// Binds `port` to a range of services; known to peers at once if the scope is the cluster.
     pub fn bind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
-        let key = self.table.bind(port, range, scope, 1)?;
+        self.bind_weighted(port, range, scope, 1)
+    }
+
+    /// The same with a share among the bindings of one service; 0 counts as 1.
+    pub fn bind_weighted(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+        weight: u8,
+    ) -> Result<(), BindError> {
+        let key = self.table.bind(port, range, scope, weight)?;
         if scope == Scope::Cluster {
-            self.log.publish(key, port, range, 1);
+            self.log.publish(key, port, range, weight);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
         Ok(())
     }
@@ -28,7 +39,7 @@ impl Node {
         if scope == Scope::Cluster {
             self.log.withdraw(key);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
         Ok(())
     }
@@ -41,7 +52,7 @@ impl Node {
         for key in keys {
             self.log.withdraw(key);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
         self.tell_all_names();
     }
 
@@ -95,13 +106,18 @@ impl Node {
         for record in records.iter().skip(skip) {
             self.table.apply(origin, record);
         }
-        self.events.push_back(Event::Names);
+        self.on_names_changed();
     }
 
     pub(super) fn forget_names_of(&mut self, node: NodeId) {
         self.replicas.remove(&node);
         if !self.table.purge(node).is_empty() {
-            self.events.push_back(Event::Names);
+            self.on_names_changed();
         }
+    }
+
+    fn on_names_changed(&mut self) {
+        self.events.push_back(Event::Names);
+        self.tell_names_changed();
     }
 }

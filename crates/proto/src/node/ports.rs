@@ -8,9 +8,10 @@ use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId};
 use crate::limits;
 use crate::port::Port;
-use crate::service::Pick;
+use crate::service::{Lookup, Pick};
+use crate::session::Session;
 use crate::store::Store;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Where a message is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +56,13 @@ impl Node {
     /// Whether a port exists and takes messages.
     pub fn has_port(&self, port: PortId) -> bool {
         self.ports.get(&port).is_some_and(|p| !p.closing)
+    }
+
+    /// Sets how a port chooses among those that serve what it sends to.
+    pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
+        if let Some(entry) = self.ports.get_mut(&port) {
+            entry.lookup = lookup;
+        }
     }
 
     /// Closes a port: its bindings go, what comes for it is refused, what it sent is still delivered.
@@ -112,14 +120,10 @@ impl Node {
             Destination::Multicast(range) => {
                 return self.send_to_all(now, port, range, (class, tag), body, store);
             }
-            Destination::Service(service) => (self.pick(port, class, service)?, Some(service)),
+            Destination::Service(service) => (self.pick((port, class, tag), service)?, Some(service)),
             Destination::Connection(id) => {
-                return self.send_on(
-                    now,
-                    port,
-                    id,
-                    Outgoing { buffer, len, service: None, range: None, tag },
-                );
+                let message = Outgoing { buffer, len, service: None, range: None, tag };
+                return self.send_on(now, port, id, message);
             }
         };
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
@@ -130,11 +134,11 @@ impl Node {
         Ok(())
     }
 
-    /// One of the ports that have bound `service`: those that can take a message now first, else any.
+    /// One of the ports that have bound `service`, as the sender's port chooses: those that can take a message now first,
+    /// else any.
     pub(super) fn pick(
         &mut self,
-        port: PortId,
-        class: Class,
+        (port, class, tag): (PortId, Class, Option<u64>),
         service: ServiceAddress,
     ) -> Result<PortAddress, SendError> {
         if let Some(to) = self.sole_of(service)
@@ -142,16 +146,36 @@ impl Node {
         {
             return Ok(to);
         }
-        let own = self.config.node;
+        let lookup = self.ports.get(&port).map(|entry| entry.lookup).unwrap_or_default();
+        let key = tag.unwrap_or(port.0 as u64);
         let (slots, by_node) = (&self.slots, &self.by_node);
         let ready = |to: PortAddress| {
             let session = by_node.get(&to.node).and_then(|s| slots[*s].session.as_deref());
             session.is_some_and(|s| s.is_ready_for(port, to.port, class))
         };
-        match self.table.pick(service, own, ready) {
+        let reachable = |to: PortAddress| by_node.contains_key(&to.node);
+        let own = self.config.node;
+        let mut pick = |ready: &dyn Fn(PortAddress) -> bool| match lookup {
+            Lookup::LocalFirst => self.table.pick(service, own, ready),
+            Lookup::RoundRobin => self.table.pick_any(service, ready),
+            Lookup::Sticky => self.table.pick_sticky(service, key, reachable),
+            Lookup::LeastDelay => {
+                let delay = |to: PortAddress| match by_node.get(&to.node) {
+                    Some(_) if to.node == own => Some(Duration::ZERO),
+                    Some(slot) => slots[*slot].session.as_deref().and_then(least_delay),
+                    None => None,
+                };
+                let candidates = self.table.lookup(service).into_iter().filter(|to| ready(*to));
+                let least = candidates.filter_map(delay).min();
+                let most = least.map(|least| Duration(least.0.saturating_add(least.0 / 4)));
+                let near = |to| most.is_none_or(|most| delay(to).is_some_and(|delay| delay <= most));
+                self.table.pick_any(service, |to| ready(to) && near(to))
+            }
+        };
+        match pick(&ready) {
             Pick::To(to) => Ok(to),
             Pick::None => Err(SendError::NoService(service)),
-            Pick::AllBusy => match self.table.pick(service, own, |to| by_node.contains_key(&to.node)) {
+            Pick::AllBusy => match pick(&reachable) {
                 Pick::To(to) => Ok(to),
                 _ => Err(SendError::NoService(service)),
             },
@@ -224,6 +248,12 @@ impl Node {
     pub fn peers(&self) -> Vec<NodeId> {
         self.by_node.keys().copied().filter(|n| *n != self.config.node).collect()
     }
+}
+
+/// What a small message to a peer is expected to take by the best link that is in use.
+fn least_delay(session: &Session) -> Option<Duration> {
+    let links = session.links.iter().filter(|link| link.usable());
+    links.map(|link| link.delay(limits::CREDIT_GRAIN_BYTES)).min()
 }
 
 impl From<PortAddress> for Destination {

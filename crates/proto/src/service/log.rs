@@ -125,6 +125,11 @@ impl Feed {
         self.next > log.last()
     }
 
+    /// Whether the peer has been told operation `seq` and all before it.
+    pub fn has_told(&self, seq: u64) -> bool {
+        self.snapshot.is_empty() && self.next > seq
+    }
+
     /// Number of the first operation of the log that this peer will need: what [`Log::trim`] may go up to. While the
     /// snapshot is under way that is the first operation after it.
     pub fn needs_from(&self) -> u64 {

@@ -7,6 +7,10 @@
 //! in use by the kind (one if all its ranges are single instances, at most 33) plus one step per range found;
 //! a change costs O(log n) plus moving the other bindings of the very same range.
 
+mod lookup;
+
+pub use lookup::Lookup;
+
 use crate::address::{Scope, ServiceAddress, ServiceRange, USER_KIND_MIN};
 use crate::id::{NodeId, PortAddress, PortId};
 use crate::wire::{Binding, BindingOp};
@@ -88,6 +92,39 @@ impl Bound {
     }
 }
 
+/// A binding that came or went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Which of the two.
+    pub op: BindingOp,
+    /// What was bound.
+    pub range: ServiceRange,
+    /// Who bound it.
+    pub bound: Bound,
+    /// No other binding has exactly this range: it is the first one, or was the last one.
+    pub alone: bool,
+}
+
+/// Where a binding stands in the order in which [`Table::overlapping_after`] goes through them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spot {
+    place: Place,
+    node: NodeId,
+    key: u64,
+}
+
+impl Spot {
+    /// That of a binding.
+    pub fn of(range: ServiceRange, bound: &Bound) -> Spot {
+        Spot { place: place_of(range), node: bound.node, key: bound.key }
+    }
+
+    /// Behind all bindings of the very same range.
+    pub fn behind(range: ServiceRange) -> Spot {
+        Spot { place: place_of(range), node: NodeId(u64::MAX), key: u64::MAX }
+    }
+}
+
 /// All bindings known to a node.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -101,6 +138,8 @@ pub struct Table {
     own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
     next_key: u64,
     generation: u64,
+    /// What changed since it was asked for; nothing is kept while nobody wants to know.
+    changes: Option<Vec<Change>>,
 }
 
 /// A block of 2^level instances.
@@ -127,6 +166,7 @@ struct Service {
     bounds: Vec<Bound>,
     own_turn: Turn,
     cluster_turn: Turn,
+    any_turn: Turn,
 }
 
 /// Interleaved weighted round robin: a binding of weight w is served in w of the 255 rounds that follow each other.
@@ -148,6 +188,7 @@ impl Table {
             own_records: BTreeSet::new(),
             next_key: 1,
             generation: 0,
+            changes: None,
         }
     }
 
@@ -259,6 +300,47 @@ impl Table {
         })
     }
 
+    /// The same in a fixed order, from behind `after` on. However the table changes meanwhile, who goes on from the spot
+    /// that he saw last misses nothing that stayed, and sees nothing twice.
+    pub fn overlapping_after(
+        &self,
+        range: ServiceRange,
+        after: Option<Spot>,
+    ) -> impl Iterator<Item = (ServiceRange, &Bound)> {
+        let ServiceRange { kind, lower, upper } = range;
+        let from_level = after.map_or(0, |spot| spot.place.0.level);
+        self.levels_of(kind).skip_while(move |level| *level < from_level).flat_map(move |level| {
+            let to: Place = (Slot::around(kind, level, upper), u32::MAX, u32::MAX);
+            let from: Place = (Slot::around(kind, level, lower), 0, 0);
+            let from = after.map_or(from, |spot| from.max(spot.place)).min(to);
+            let inside = self.services.range(from..=to);
+            let inside = inside.filter(move |(place, _)| place.1 <= upper && lower <= place.2);
+            inside.flat_map(move |(place, service)| {
+                let start = match after {
+                    Some(spot) if *place < spot.place => service.bounds.len(),
+                    Some(spot) if *place == spot.place => {
+                        service.bounds.partition_point(|b| (b.node, b.key) <= (spot.node, spot.key))
+                    }
+                    _ => 0,
+                };
+                let range = ServiceRange::new(kind, place.1, place.2);
+                service.bounds[start..].iter().map(move |bound| (range, bound))
+            })
+        })
+    }
+
+    /// From now on, keeps what changes for [`Table::take_changes`], or no longer.
+    pub fn keep_changes(&mut self, keep: bool) {
+        if keep != self.changes.is_some() {
+            self.changes = keep.then(Vec::new);
+        }
+    }
+
+    /// What changed since the last call, in order. Whoever keeps changes asks after each call that may change something.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Chooses one port of those bound to `address`: closest first (those of node `own`), in turn by weight,
     /// skipping those that are not `ready`. Bindings of several overlapping ranges take turns as one list.
     pub fn pick(
@@ -322,6 +404,9 @@ impl Table {
         });
         let at = service.bounds.partition_point(|b| (b.node, b.key) < (bound.node, bound.key));
         service.bounds.insert(at, bound);
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { op: BindingOp::Publish, range, bound, alone: service.bounds.len() == 1 });
+        }
         let record = Record { range, port: bound.port, scope: bound.scope };
         self.records.insert((bound.node, bound.key), record);
         self.generation += 1;
@@ -335,7 +420,11 @@ impl Table {
         let place = place_of(record.range);
         let Some(service) = self.services.get_mut(&place) else { return };
         if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
-            service.bounds.remove(at);
+            let bound = service.bounds.remove(at);
+            if let Some(changes) = &mut self.changes {
+                let (range, alone) = (record.range, service.bounds.is_empty());
+                changes.push(Change { op: BindingOp::Withdraw, range, bound, alone });
+            }
         }
         if service.bounds.is_empty() {
             self.services.remove(&place);

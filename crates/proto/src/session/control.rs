@@ -105,6 +105,16 @@ impl Control {
         self.pending.push_back(Pending { notice, confirmed: false });
     }
 
+    /// The number that the next notice gets.
+    pub fn end(&self) -> u32 {
+        self.base.wrapping_add(self.pending.len() as u32)
+    }
+
+    /// Whether the peer has processed all notices below number `end`.
+    pub fn has_confirmed(&self, end: u32) -> bool {
+        self.base.wrapping_sub(end) <= u32::MAX / 2
+    }
+
     /// Whether something is to be sent.
     pub fn ready(&self) -> bool {
         !self.again.is_empty() || (self.sent as usize) < self.pending.len()
@@ -262,6 +272,23 @@ mod tests {
             Some(limits::CONTROL_FRAMES_MAX),
             "what is confirmed makes room for the next"
         );
+    }
+
+    #[test]
+    fn notices_are_processed_by_the_peer_once_all_before_them_are_confirmed() {
+        // Where numbers wrap.
+        let mut control = Control { base: u32::MAX, ..Control::default() };
+        assert!(control.has_confirmed(control.end()), "there is nothing");
+        control.push(notice(0));
+        control.push(notice(1));
+        let end = control.end();
+        assert_eq!(end, 1);
+        while control.take(100).is_some() {}
+        control.push(notice(2));
+        control.confirm(0);
+        assert!(!control.has_confirmed(end), "the first is missing");
+        control.confirm(u32::MAX);
+        assert!(control.has_confirmed(end) && !control.has_confirmed(control.end()));
     }
 
     #[test]

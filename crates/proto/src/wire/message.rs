@@ -26,7 +26,7 @@ pub(crate) const fn payload_offset(kind: u8, flags: u8) -> Option<usize> {
         kind::MESSAGE => Some(16 + options_bytes(flags)),
         kind::FRAGMENT => Some(24 + options_bytes(flags)),
         kind::TRANSFER_FRAGMENT => Some(TRANSFER_FRAGMENT_BYTES),
-        kind::MULTICAST => Some(32 + options_bytes(flags)),
+        kind::MULTICAST => Some(32 + options_bytes(flags & FLAG_TAG)),
         _ => None,
     }
 }

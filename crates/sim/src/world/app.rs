@@ -12,7 +12,7 @@ use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
 
 /// Services of a run are instances 0..8 of this type.
-const SERVICE_KIND: u32 = 1_000;
+pub(crate) const SERVICE_KIND: u32 = 1_000;
 const INSTANCES: u64 = 8;
 /// Share of bindings that only the own node may know of.
 const NODE_SCOPE_PPM: u32 = 150_000;

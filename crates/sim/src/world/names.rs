@@ -69,6 +69,9 @@ impl World {
 
     pub(super) fn check_directory(&mut self, node: usize) {
         let Some(directory) = self.directory(node) else { return };
+        if let Some(what) = &directory.misled {
+            self.oracle.violation("I11", self.now_ns, format!("a subscriber of node {node}: {what}"));
+        }
         let own = super::node_id(self.plan.seed, node);
         for binding in directory.bindings.iter().filter(|binding| binding.node != own) {
             let Some(why) = self.names.objection(&directory, binding) else { continue };

@@ -1,6 +1,6 @@
 use super::*;
 
-const OWN: NodeId = NodeId(5);
+pub(super) const OWN: NodeId = NodeId(5);
 
 fn random(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;
@@ -9,7 +9,7 @@ fn random(state: &mut u64, below: u64) -> u64 {
     *state % below
 }
 
-fn port(n: u32) -> PortId {
+pub(super) fn port(n: u32) -> PortId {
     PortId(n)
 }
 
@@ -17,7 +17,7 @@ fn record(op: BindingOp, range: ServiceRange, port: u32, key: u64, weight: u8) -
     Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
 }
 
-fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
+pub(super) fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
     let key = port as u64;
     assert_eq!(
         table.apply(NodeId(node), &record(BindingOp::Publish, range, port, key, weight)),
@@ -280,4 +280,74 @@ fn a_hundred_thousand_overlapping_bindings_are_found_exactly() {
     }
     table.purge(NodeId(1));
     assert!(table.is_empty() && table.services.is_empty() && table.by_upper.is_empty());
+}
+
+#[test]
+fn going_on_from_the_spot_seen_last_finds_every_binding_once() {
+    let mut state = 0x5eed_u64;
+    for _ in 0..20 {
+        let mut table = Table::new(OWN);
+        for key in 0..200u32 {
+            let lower = random(&mut state, 300) as u32;
+            let width = 1 << random(&mut state, 8);
+            let upper = lower + random(&mut state, width) as u32;
+            let range = match random(&mut state, 20) {
+                0 => ServiceRange::new(100, 0, u32::MAX),
+                1 => ServiceRange::new(100, u32::MAX, u32::MAX),
+                2 => ServiceRange::new(101, lower, upper),
+                _ => ServiceRange::new(100, lower, upper),
+            };
+            publish(&mut table, 1 + random(&mut state, 3), range, key, 1);
+        }
+        for asked in [(0, u32::MAX), (100, 100), (50, 250), (299, 301), (u32::MAX, u32::MAX)] {
+            let asked = ServiceRange::new(100, asked.0, asked.1);
+            let (mut found, mut after) = (Vec::new(), None);
+            while let Some((range, bound)) = table.overlapping_after(asked, after).next() {
+                assert!(after < Some(Spot::of(range, bound)), "in order");
+                after = Some(Spot::of(range, bound));
+                found.push((range, bound.node, bound.key));
+            }
+            let mut all: Vec<_> = table.overlapping(asked).map(|(r, b)| (r, b.node, b.key)).collect();
+            all.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, all, "{asked}");
+            let ranges = std::iter::successors(table.overlapping_after(asked, None).next(), |(range, _)| {
+                table.overlapping_after(asked, Some(Spot::behind(*range))).next()
+            });
+            let mut ranges: Vec<_> = ranges.map(|(range, _)| range).collect();
+            ranges.sort_unstable();
+            let mut distinct: Vec<_> = all.iter().map(|(range, ..)| *range).collect();
+            distinct.dedup();
+            assert_eq!(ranges, distinct, "{asked}: each range once");
+        }
+    }
+}
+
+#[test]
+fn changes_are_kept_only_for_whoever_wants_them() {
+    let mut table = Table::new(OWN);
+    let range = ServiceRange::new(100, 1, 9);
+    table.bind(port(1), range, Scope::Cluster, 1).unwrap();
+    assert_eq!(table.take_changes(), []);
+    table.keep_changes(true);
+    table.keep_changes(true);
+    let key = table.bind(port(2), range, Scope::Node, 3).unwrap();
+    table.unbind_port(port(1));
+    table.unbind(port(2), range, Scope::Node).unwrap();
+    let changes = table.take_changes();
+    let seen: Vec<_> = changes.iter().map(|c| (c.op, c.range, c.bound.port, c.alone)).collect();
+    assert_eq!(
+        seen,
+        [
+            (BindingOp::Publish, range, port(2), false),
+            (BindingOp::Withdraw, range, port(1), false),
+            (BindingOp::Withdraw, range, port(2), true)
+        ]
+    );
+    let last = Bound { node: OWN, key, port: port(2), scope: Scope::Node, weight: 3 };
+    assert_eq!(changes[2].bound, last);
+    assert_eq!(table.take_changes(), []);
+    table.keep_changes(false);
+    table.bind(port(1), range, Scope::Cluster, 1).unwrap();
+    assert_eq!(table.take_changes(), []);
 }
