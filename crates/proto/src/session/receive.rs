@@ -460,7 +460,10 @@ impl Session {
         match self.connections.admit(m.from, m.to, Class::from_bits(m.class)) {
             Admission::For(owner) => Ok(owner),
             // What is said of the connection is on its way by another link.
-            Admission::Early => Err(self.refuse(m, RefuseReason::NoRoom)),
+            Admission::Early => {
+                cx.drops.early_message += 1;
+                Err(self.refuse(m, RefuseReason::NoRoom))
+            }
             Admission::Late => {
                 cx.drops.late_message += 1;
                 Err(Taken::Yes)
