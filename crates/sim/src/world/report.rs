@@ -27,6 +27,21 @@ const TRANSITIONS: [&str; 14] = [
     "damped -> down",
 ];
 
+/// What connections may go through.
+const CONNECTION_ROWS: [&str; 11] = [
+    "asked for",
+    "accepted",
+    "data with the question",
+    "half closed",
+    "given up",
+    "the other side gave it up",
+    "complete",
+    "refused: Backlog",
+    "refused: NobodyListens",
+    "refused: NotAllowed",
+    "over by a node that was lost",
+];
+
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -53,7 +68,10 @@ impl World {
         self.check_directories();
         let workload = &self.plan.workload;
         let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
-        let over = sent_all && self.now_ns >= self.plan.heal_ns && self.oracle.settled();
+        let over = sent_all
+            && self.now_ns >= self.plan.heal_ns
+            && self.oracle.settled()
+            && self.connections_settled();
         // A verdict that was under way when the faults ended may still fall: then nodes have to meet again.
         if !over || !(self.names_settled() || self.names_are_late()) {
             self.finished_at_ns = None;
@@ -90,6 +108,7 @@ impl World {
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
         self.check_names_at_the_end();
+        self.check_connections_at_the_end();
         if self.plan.trace {
             for (index, node) in self.nodes.iter().enumerate() {
                 println!(
@@ -114,6 +133,9 @@ impl World {
         // Refused sends are left out: an engine refuses only what comes from a port that it does not have.
         self.coverage.add("send", "accepted", self.sends[0]);
         self.coverage.add("send", "blocked", self.sends[1]);
+        for name in CONNECTION_ROWS {
+            self.coverage.add("connection", name, 0);
+        }
         for transition in TRANSITIONS {
             self.coverage.add("link", transition, 0);
         }
