@@ -169,6 +169,12 @@ impl Control {
         Received::Taken
     }
 
+    /// Whether notice `number` was processed before (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn is_old(&self, number: u32) -> bool {
+        number.wrapping_sub(self.expected) > u32::MAX / 2
+    }
+
     /// The first notice that is here, in order or not (planted fault only).
     #[cfg(feature = "planted")]
     pub(crate) fn next_of_any(&mut self) -> Option<Notice> {

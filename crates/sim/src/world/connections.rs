@@ -297,7 +297,9 @@ impl World {
 
     fn on_over(&mut self, node: usize, end: &End, why: Ended) {
         let peer = self.oracle.connections.peer(end.number, end.asks);
-        let excused = peer.is_some_and(|peer| peer.node != node && self.excused(node, peer.node));
+        // A session that never came up ends what began on it.
+        let early = |peer: usize| !self.met.contains(&(node, peer));
+        let excused = peer.is_some_and(|p| p.node != node && (early(p.node) || self.excused(node, p.node)));
         let (number, asks) = (end.number, end.asks);
         self.note(|| format!("connection {number} is over for {}: {why:?}", end.port));
         let what = match why {
