@@ -178,6 +178,12 @@ impl Client {
         self.sent - self.pair.words.completed.load().min(self.sent)
     }
 
+    /// Bytes of the sending arena that messages under way occupy. Looks at all of it.
+    pub fn sending_bytes(&mut self) -> u64 {
+        let tx = &mut self.pair.tx;
+        tx.capacity() - tx.reclaim()
+    }
+
     /// Largest message that `send` copies into the arena; longer ones need a buffer.
     pub fn arena_message_max(&self) -> u64 {
         self.pair.tx.capacity() / 4
