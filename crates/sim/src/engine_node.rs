@@ -5,7 +5,7 @@ mod connector;
 
 use crate::plan::Plan;
 use crate::subject::{
-    Connector, Counters, Directory, FailReason, Happening, Held, KnownBinding, KnownPeer, SendAnswer,
+    Connector, Counters, Directory, FailReason, Happening, Held, KnownBinding, KnownPeer, Memory, SendAnswer,
     Subject, To, Turned,
 };
 use crate::world::{Factory, NodeSpec};
@@ -267,6 +267,15 @@ impl Subject for EngineNode {
             held.flows += session.connection_flows();
         }
         held
+    }
+
+    fn memory(&mut self) -> Memory {
+        let mut memory = Memory { receiving_bytes: self.engine.receiving_bytes(), ..Memory::default() };
+        for seat in self.seats.values_mut() {
+            memory.unconfirmed += seat.client.unconfirmed();
+            memory.sending_bytes += seat.client.sending_bytes();
+        }
+        memory
     }
 
     fn poll_node(&mut self, out: &mut Vec<Happening>) {

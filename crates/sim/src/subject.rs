@@ -141,6 +141,17 @@ pub struct Held {
     pub flows: usize,
 }
 
+/// What a node still holds of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// Messages of open ports that are neither confirmed nor failed.
+    pub unconfirmed: u64,
+    /// Bytes that they occupy.
+    pub sending_bytes: u64,
+    /// Bytes of what arrived.
+    pub receiving_bytes: u64,
+}
+
 /// A port's verbs for connections. All return at once; false or `None`: not now.
 pub trait Connector {
     /// From now on so many connections may wait.
@@ -212,6 +223,10 @@ pub trait Subject {
     /// What it holds of connections.
     fn held(&self) -> Held {
         Held::default()
+    }
+    /// What it holds of messages.
+    fn memory(&mut self) -> Memory {
+        Memory::default()
     }
     /// What happened to the node as a whole.
     fn poll_node(&mut self, out: &mut Vec<Happening>);

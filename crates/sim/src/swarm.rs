@@ -48,6 +48,11 @@ fn connect(plan: &mut Plan, prng: &mut Prng) {
     if prng.chance_ppm(200_000) {
         workload.connect_heavy_ppm = 150_000;
     }
+    // More at once than wait for an answer, or than control frames are let on their way.
+    if prng.chance_ppm(100_000) {
+        workload.connect_burst_max = prng.log_uniform(8, 400);
+        workload.connect_ppm /= 8;
+    }
 }
 
 /// What chance alone brings about too seldom.
@@ -201,6 +206,7 @@ fn draw_workload(prng: &mut Prng, nodes: usize, heal_ns: TimeNs) -> WorkloadOpti
         rebind_ppm: some(prng, 10_000),
         sleep_ppm: some(prng, 10_000),
         connect_ppm: 0,
+        connect_burst_max: 1,
         connect_heavy_ppm: 0,
         connect_bytes_max: EAGER_BYTES,
         until_ns: heal_ns + 2 * S,

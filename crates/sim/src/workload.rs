@@ -41,6 +41,8 @@ pub struct WorkloadOptions {
     pub sleep_ppm: u32,
     /// Share of sends that ask for a connection instead.
     pub connect_ppm: u32,
+    /// Most connections asked for at once.
+    pub connect_burst_max: u64,
     /// Share of connections that carry much.
     pub connect_heavy_ppm: u32,
     /// Largest message of those.
@@ -66,6 +68,7 @@ impl Default for WorkloadOptions {
             rebind_ppm: 0,
             sleep_ppm: 0,
             connect_ppm: 0,
+            connect_burst_max: 1,
             connect_heavy_ppm: 0,
             connect_bytes_max: EAGER_BYTES,
             until_ns: 5_000 * MS,
@@ -85,8 +88,10 @@ pub enum Action {
         /// Whether to a port of the own node.
         local: bool,
     },
-    /// A port asks for a connection.
+    /// A port asks for connections.
     Connect {
+        /// How many, all with the same target.
+        count: u64,
         /// Whether with a service.
         service: bool,
         /// Whether with a port of the own node.
@@ -115,7 +120,8 @@ impl WorkloadOptions {
         let service = prng.chance_ppm(self.service_ppm);
         let local = !service && prng.chance_ppm(self.local_ppm);
         if prng.chance_ppm(self.connect_ppm) {
-            return Action::Connect { service, local };
+            let count = prng.log_uniform(1, self.connect_burst_max);
+            return Action::Connect { count, service, local };
         }
         Action::Send { count: prng.log_uniform(1, self.burst_max), service, local }
     }

@@ -126,7 +126,7 @@ impl World {
         }
         match workload.action(&mut self.nodes[node].app.actions) {
             Action::Send { count, service, local } => self.send_burst(node, count, service, local),
-            Action::Connect { service, local } => self.connect(node, service, local),
+            Action::Connect { count, service, local } => self.connect(node, count, service, local),
             Action::Churn => self.churn(node),
             Action::Rebind => self.rebind(node),
             Action::Sleep(for_ns) => {

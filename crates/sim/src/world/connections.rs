@@ -41,6 +41,8 @@ struct End {
     heavy: bool,
     /// What is still to be answered: whether it is wanted.
     answer: Option<bool>,
+    /// Its node has said that something may be read, and not all of it was.
+    readable: bool,
     sent: usize,
     read: usize,
     next_send_ns: TimeNs,
@@ -83,13 +85,16 @@ enum Stepped {
 }
 
 impl World {
-    /// A port asks another for a connection.
-    pub(super) fn connect(&mut self, node: usize, service: bool, local: bool) {
+    /// A port asks another for connections.
+    pub(super) fn connect(&mut self, node: usize, count: u64, service: bool, local: bool) {
         let from = self.draw_port(node);
         let Some((to, target)) = self.draw_target(node, service, local) else { return };
-        if !self.listens(target) {
-            return;
+        if self.listens(target) {
+            (0..count).for_each(|_| self.connect_one(node, from, to));
         }
+    }
+
+    fn connect_one(&mut self, node: usize, from: usize, to: To) {
         let number = self.oracle.connections.next();
         let scripts = script::draw(&self.plan.workload, self.plan.seed, number);
         let state = &mut self.nodes[node];
@@ -186,6 +191,7 @@ impl World {
             script,
             heavy: scripts.heavy,
             answer,
+            readable: false,
             sent: 0,
             read: 0,
             next_send_ns: self.now_ns,
@@ -202,6 +208,12 @@ impl World {
         let key = self.nodes[node].app.ports[index].key;
         if let Some(connector) = self.connector(node, key) {
             connector.take_in();
+        }
+        while let Some(id) = self.connector(node, key).and_then(|connector| connector.next_readable()) {
+            let mut ends = self.nodes[node].app.connections.ends.iter_mut();
+            if let Some(end) = ends.find(|end| end.port == key && end.id == id) {
+                end.readable = true;
+            }
         }
         self.take_requests(node, index);
         let accepts_ns = self.nodes[node].app.ports[index].accepts_from_ns;
@@ -397,7 +409,8 @@ impl Step<'_> {
             self.judge(Err(self.ledger.about(end.number, "was forgotten while its application held it")));
             return Stepped::Done;
         };
-        let awake = end.reads_from_ns <= self.now_ns;
+        // Nobody looks at a connection of which nothing was said.
+        let awake = end.reads_from_ns <= self.now_ns && end.readable;
         let mut acted = awake && self.read(end);
         let unread = self.connector.progress(end.id).is_some_and(|now| now.unread);
         if let Some(why) = before.over.filter(|_| awake && !unread) {
@@ -408,6 +421,7 @@ impl Step<'_> {
             self.judge(verdict);
             self.coverage.add("connection", "the other side gave it up", 1);
         }
+        end.readable &= unread || end.reads_from_ns > self.now_ns;
         if awake && before.ended && !unread && !std::mem::replace(&mut end.end_seen, true) {
             let verdict = self.ledger.on_end(end.number, Way::of_reader(end.asks));
             self.judge(verdict);
