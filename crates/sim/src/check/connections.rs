@@ -236,7 +236,10 @@ impl Ledger {
             Ended::Backlog => asks && !answered && self.waiting_with(number, at_ns) >= BACKLOG as usize,
             Ended::Aborted | Ended::SentAll | Ended::Deaf => false,
         };
-        self.records[number].over[usize::from(!asks)] = true;
+        let record = &mut self.records[number];
+        record.over[usize::from(!asks)] = true;
+        // It waits no longer, and is no excuse for the refusal of another.
+        record.answered_at_ns.get_or_insert(at_ns);
         if twice || !justified {
             return Err(self.about(number, &format!("is over ({why:?}) without cause, again: {twice}")));
         }

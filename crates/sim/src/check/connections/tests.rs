@@ -103,6 +103,11 @@ fn a_connection_is_over_only_with_a_cause_and_once() {
     finds(open().on_over(30, 0, true, Backlog, true), "without cause");
     asked().on_over(30, 3, true, Backlog, false).unwrap();
     let mut ledger = asked();
+    (1..4).for_each(|number| ledger.on_over(30, number, true, Backlog, false).unwrap());
+    ledger.on_asked(40, A, 2, None);
+    ledger.on_connecting(4, (0, 0, 5, 4), B).unwrap();
+    finds(ledger.on_over(50, 4, true, Backlog, false), "without cause");
+    let mut ledger = asked();
     ledger.on_answered(20, 3, false);
     ledger.on_over(30, 3, true, NotAllowed, false).unwrap();
     finds(ledger.on_over(30, 3, true, NotAllowed, false), "again: true");
