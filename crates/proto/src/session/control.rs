@@ -100,9 +100,9 @@ impl Control {
         self.pending.push_back(Pending { notice, confirmed: false });
     }
 
-    /// Whether something is to be sent.
+    /// Whether something may be sent: a notice beyond the window has to wait for confirmations.
     pub fn ready(&self) -> bool {
-        !self.again.is_empty() || (self.sent as usize) < self.pending.len()
+        !self.again.is_empty() || (self.sent as usize) < self.pending.len().min(limits::CONTROL_FRAMES_MAX)
     }
 
     /// The next notice to send that fits into `room` bytes, with its number.
@@ -257,6 +257,7 @@ mod tests {
         control.push(notice(limits::CONTROL_FRAMES_MAX as u32));
         while control.take(100).is_some() {}
         assert_eq!(control.sent as usize, limits::CONTROL_FRAMES_MAX);
+        assert!(!control.ready(), "what the window keeps back is nothing to send");
         control.confirm(0);
         assert_eq!(
             control.take(100).map(|(number, _)| number as usize),
