@@ -336,6 +336,16 @@ impl Engine {
         self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
     }
 
+    /// Bytes of the ports' receiving arenas that messages occupy, those that applications hold among them. Looks at all of
+    /// them.
+    pub fn receiving_bytes(&mut self) -> u64 {
+        let slots = (0..self.store.len()).filter_map(|index| {
+            let slot = self.store.slot(index)?;
+            Some(slot.pair.rx.capacity() - slot.pair.rx.reclaim())
+        });
+        slots.sum()
+    }
+
     /// The core, for reports and checks.
     pub fn core(&self) -> &Node {
         &self.node

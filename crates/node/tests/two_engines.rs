@@ -383,6 +383,21 @@ fn more_completions_than_the_queue_holds_are_told_as_soon_as_there_is_room() {
 }
 
 #[test]
+fn a_port_that_sent_nothing_gives_its_memory_back_when_it_closes() {
+    let mut world = World::new(2, 1);
+    let mut server = world.client(1);
+    let mut client = world.client(0);
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    send(&mut client, b"nobody reads this");
+    world.run(5);
+    assert!(world.engines[1].receiving_bytes() > 0);
+    server.close();
+    world.run(5);
+    assert_eq!(world.engines[1].receiving_bytes(), 0);
+}
+
+#[test]
 fn a_closed_port_refuses_and_its_sender_learns_it() {
     let mut world = World::new(2, 1);
     let mut server = world.client(1);

@@ -25,11 +25,25 @@ pub enum Planted {
     StaleSession,
     /// Control frames are processed in the order in which they arrive.
     ControlOutOfOrder,
+    /// The end of a connection is told when the other side says so, and not behind its last message.
+    HastyEnd,
+    /// A CONNECT that comes again opens the connection again.
+    RepeatedConnect,
+    /// Who refuses a connection names the one before it.
+    MisdirectedRefusal,
+    /// An end whose halves are both over is not forgotten.
+    StaleConnection,
+    /// Messages for an end whose last message was delivered are delivered all the same.
+    LateDelivery,
+    /// What was read of a connection gives its sender nothing back.
+    ForgottenReading,
+    /// The credit of a connection outlasts it.
+    KeptCredit,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 10] = [
+    pub const ALL: [Planted; 17] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -40,5 +54,12 @@ impl Planted {
         Planted::LostCredit,
         Planted::StaleSession,
         Planted::ControlOutOfOrder,
+        Planted::HastyEnd,
+        Planted::RepeatedConnect,
+        Planted::MisdirectedRefusal,
+        Planted::StaleConnection,
+        Planted::LateDelivery,
+        Planted::ForgottenReading,
+        Planted::KeptCredit,
     ];
 }

@@ -781,6 +781,18 @@ impl Session {
         self.connections.len()
     }
 
+    /// Credits that belong to ends of connections, given and taken.
+    pub fn connection_credits(&self) -> usize {
+        let given = self.receiving.credit_of.keys().filter(|port| port.is_connection());
+        given.count() + self.sending.credit_of.keys().filter(|port| port.is_connection()).count()
+    }
+
+    /// Flows of connections that exist, sending and receiving.
+    pub fn connection_flows(&self) -> usize {
+        let sending = self.sending.by_key.keys().filter(|key| key.to.is_connection());
+        sending.count() + self.receiving.by_key.keys().filter(|key| key.to.is_connection()).count()
+    }
+
     /// Flows that exist, sending and receiving, and transfers, sending and receiving.
     pub fn sizes(&self) -> [usize; 4] {
         [

@@ -29,6 +29,8 @@ pub struct Drops {
     pub refused_connection: u64,
     /// Messages for a connection that was over.
     pub late_message: u64,
+    /// Messages that came before the connection or its answer, by another link: refused, to come again.
+    pub early_message: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
 }

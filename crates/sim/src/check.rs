@@ -12,6 +12,9 @@
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
+//! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
+
+pub mod connections;
 
 use crate::content;
 use crate::subject::FailReason;
@@ -104,6 +107,8 @@ pub struct Oracle {
     /// Services that lost a binding at some time.
     unbound: BTreeSet<(u32, u32)>,
     violations: Vec<Violation>,
+    /// Connections and what went by them.
+    pub connections: connections::Ledger,
     pending: u64,
     delivered: u64,
     failed: u64,

@@ -1,9 +1,12 @@
 //! The real engine as a node under test: the same turns, queues and arenas as in the product, driven by the world
 //! instead of threads.
 
+mod connector;
+
 use crate::plan::Plan;
 use crate::subject::{
-    Counters, Directory, FailReason, Happening, KnownBinding, KnownPeer, SendAnswer, Subject, To, Turned,
+    Connector, Counters, Directory, FailReason, Happening, Held, KnownBinding, KnownPeer, Memory, SendAnswer,
+    Subject, To, Turned,
 };
 use crate::subscriber::Subscriber;
 use crate::world::{Factory, NodeSpec};
@@ -14,7 +17,7 @@ use polyrail::engine::{Pool, Sizes};
 use polyrail::{Class, Destination, NodeEvent};
 use polyrail_bearer::MemoryHub;
 use polyrail_proto::address::{Scope, ServiceRange};
-use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::id::{Incarnation, NodeId, SessionId};
 use polyrail_proto::time::Duration;
 use polyrail_proto::{Config, Node, limits};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +40,7 @@ struct Seat {
     ids: Vec<u64>,
     /// Verbs that found the queue full.
     later: VecDeque<(bool, ServiceRange, Scope)>,
+    pool: Pool,
 }
 
 struct EngineNode {
@@ -126,6 +130,13 @@ impl EngineNode {
     }
 }
 
+fn destination(to: To) -> Destination {
+    match to {
+        To::Port(address) => Destination::Port(address),
+        To::Service(address) => Destination::Service(address),
+    }
+}
+
 /// A message as the world sees it.
 fn received(port: u32, envelope: &Envelope, bytes: Vec<u8>) -> Happening {
     Happening::Received { port, from: envelope.from, tag: envelope.tag, bytes }
@@ -167,7 +178,8 @@ impl Subject for EngineNode {
     fn open_port(&mut self, _now_ns: u64) -> Option<u32> {
         let client = self.engine.open_client(self.sizes, self.exchange.clone()).ok()?;
         let port = client.address().port.0;
-        self.seats.insert(port, Seat { client, ids: Vec::new(), later: VecDeque::new() });
+        let pool = self.pool.clone();
+        self.seats.insert(port, Seat { client, ids: Vec::new(), later: VecDeque::new(), pool });
         Some(port)
     }
 
@@ -200,10 +212,7 @@ impl Subject for EngineNode {
         id: u64,
         bytes: &[u8],
     ) -> SendAnswer {
-        let to = match to {
-            To::Port(address) => Destination::Port(address),
-            To::Service(address) => Destination::Service(address),
-        };
+        let to = destination(to);
         let Some(seat) = self.seats.get_mut(&port) else { return SendAnswer::Refused };
         match seat.client.send(to, Class::from_bits(class), tag, bytes) {
             Ok(number) => {
@@ -245,6 +254,34 @@ impl Subject for EngineNode {
                 Some(Arrival::Answer(_) | Arrival::Sorted) => {}
             }
         }
+    }
+
+    fn connector(&mut self, port: u32) -> Option<&mut dyn Connector> {
+        self.seats.get_mut(&port).map(|seat| seat as &mut dyn Connector)
+    }
+
+    fn far_session(&self, session: SessionId) -> Option<(u64, SessionId)> {
+        let found = self.engine.core().sessions().find(|found| found.index == session)?;
+        Some((found.peer.incarnation.0, found.peer.session))
+    }
+
+    fn held(&self) -> Held {
+        let mut held = Held::default();
+        for session in self.engine.core().sessions() {
+            held.ends += session.connections();
+            held.credits += session.connection_credits();
+            held.flows += session.connection_flows();
+        }
+        held
+    }
+
+    fn memory(&mut self) -> Memory {
+        let mut memory = Memory { receiving_bytes: self.engine.receiving_bytes(), ..Memory::default() };
+        for seat in self.seats.values_mut() {
+            memory.unconfirmed += seat.client.unconfirmed();
+            memory.sending_bytes += seat.client.sending_bytes();
+        }
+        memory
     }
 
     fn poll_node(&mut self, out: &mut Vec<Happening>) {
@@ -301,6 +338,8 @@ fn core_counters(node: &Node) -> Counters {
             // comes from the address of its link, and no damage to a header passes its check.
             ("duplicate packets", drops.duplicate_packet, None),
             ("duplicate messages", drops.duplicate_message, None),
+            ("messages before their connection", drops.early_message, None),
+            ("messages after their connection", drops.late_message, None),
             ("packets lost", links().map(|link| link.stats.packets_lost).sum(), None),
             ("packets lost spuriously", links().map(|link| link.stats.packets_lost_spuriously).sum(), None),
             ("probe timeouts", links().map(|link| link.stats.probe_timeouts).sum(), None),

@@ -1,8 +1,9 @@
 //! What the world needs of a node under test. The real engine implements it in [`crate::engine_node`]; tests of the
 //! simulator itself use small protocols with known faults, to show that the checks see them.
 
+use polyrail::engine::client::connections::{Answer, Progress, Request};
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
-use polyrail_proto::id::PortAddress;
+use polyrail_proto::id::{ConnectionId, PortAddress, SessionId};
 
 /// What one turn of a node did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,6 +132,56 @@ pub struct Counters {
     pub violations: u64,
 }
 
+/// What a node still holds of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// Ends.
+    pub ends: usize,
+    /// Credits of ends, given and taken.
+    pub credits: usize,
+    /// Flows to ends, sending and receiving.
+    pub flows: usize,
+}
+
+/// What a node still holds of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// Messages of open ports that are neither confirmed nor failed.
+    pub unconfirmed: u64,
+    /// Bytes that they occupy.
+    pub sending_bytes: u64,
+    /// Bytes of what arrived.
+    pub receiving_bytes: u64,
+}
+
+/// A port's verbs for connections. All return at once; false or `None`: not now.
+pub trait Connector {
+    /// From now on so many connections may wait.
+    fn listen(&mut self, backlog: u32) -> bool;
+    /// Asks for a connection; the cookie of the answer.
+    fn connect(&mut self, to: To, class: u8, first: Option<&[u8]>, last: bool) -> Option<u64>;
+    /// Takes in what arrived; messages that came by no connection are kept.
+    fn take_in(&mut self);
+    /// The answer to `connect`.
+    fn answer(&mut self, cookie: u64) -> Option<Answer>;
+    /// The next connection that somebody wants.
+    fn request(&mut self) -> Option<Request>;
+    /// Accepts it.
+    fn accept(&mut self, id: ConnectionId) -> bool;
+    /// Sends a message on a connection.
+    fn send_on(&mut self, id: ConnectionId, class: u8, bytes: &[u8]) -> bool;
+    /// Sends no more, receives no more, or both; refuses a connection that waits.
+    fn shut_down(&mut self, id: ConnectionId, sent_all: bool, deaf: bool) -> bool;
+    /// How far a connection has come; `None` if it is forgotten.
+    fn progress(&self, id: ConnectionId) -> Option<Progress>;
+    /// The next connection of which something may be read.
+    fn next_readable(&mut self) -> Option<ConnectionId>;
+    /// The next message of a connection; its memory is given back.
+    fn read(&mut self, id: ConnectionId) -> Option<Vec<u8>>;
+    /// Nobody wants to know of it any more.
+    fn forget(&mut self, id: ConnectionId);
+}
+
 /// One node under test. All calls return at once.
 pub trait Subject {
     /// One bounded turn.
@@ -163,6 +214,22 @@ pub trait Subject {
     ) -> SendAnswer;
     /// What happened at `port` since the last call, at most `most` things; messages are consumed by it.
     fn poll(&mut self, now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>);
+    /// The verbs for connections of `port`; `None` if it is closed, or the node has none.
+    fn connector(&mut self, _port: u32) -> Option<&mut dyn Connector> {
+        None
+    }
+    /// The incarnation of the peer of a session and its own name for it; `None` if the session is over.
+    fn far_session(&self, _session: SessionId) -> Option<(u64, SessionId)> {
+        None
+    }
+    /// What it holds of connections.
+    fn held(&self) -> Held {
+        Held::default()
+    }
+    /// What it holds of messages.
+    fn memory(&mut self) -> Memory {
+        Memory::default()
+    }
     /// What happened to the node as a whole.
     fn poll_node(&mut self, out: &mut Vec<Happening>);
     /// What it knows of the cluster; `None` if it keeps no names.

@@ -7,7 +7,7 @@ use crate::network::{Conditions, EgressKind, Loss, PacketKind, SwitchPort};
 use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::queue::{MS, S, TimeNs, US};
-use crate::workload::WorkloadOptions;
+use crate::workload::{EAGER_BYTES, WorkloadOptions};
 
 /// Fewest faults of a seed.
 pub const FAULTS_MIN: u64 = 3;
@@ -30,10 +30,29 @@ pub fn draw(seed: u64) -> Plan {
     plan.full_check = prng.chance_ppm(250_000);
     plan.rx_arena_bytes = *prng.pick(&[1 << 20, 4 << 20, 4 << 20]);
     draw_faults(&mut plan, &mut Prng::for_component(seed, "faults", 0));
+    connect(&mut plan, &mut Prng::for_component(seed, "connections", 0));
     provoke(&mut plan, &mut Prng::for_component(seed, "provocations", 0));
     prolong(&mut plan, &mut Prng::for_component(seed, "prolongation", 0));
     take_leave(&mut plan, &mut Prng::for_component(seed, "leave", 0));
     plan
+}
+
+/// Connections in half of the seeds: few or many, and in some of them ones that carry much.
+fn connect(plan: &mut Plan, prng: &mut Prng) {
+    if !prng.chance_ppm(500_000) {
+        return;
+    }
+    let workload = &mut plan.workload;
+    let actions = workload.messages / (workload.burst_max / 3).max(1) + 1;
+    workload.connect_ppm = (prng.log_uniform(4, 80) * 1_000_000 / actions).min(400_000) as u32;
+    if prng.chance_ppm(200_000) {
+        workload.connect_heavy_ppm = 150_000;
+    }
+    // More at once than wait for an answer, or than control frames are let on their way.
+    if prng.chance_ppm(100_000) {
+        workload.connect_burst_max = prng.log_uniform(8, 400);
+        workload.connect_ppm /= 8;
+    }
 }
 
 /// What chance alone brings about too seldom.
@@ -41,6 +60,7 @@ fn provoke(plan: &mut Plan, prng: &mut Prng) {
     // Sending memory that is used again and again: bytes given back too early are overwritten.
     if plan.workload.large_ppm == 0 {
         plan.tx_arena_bytes = *prng.pick(&[128 << 10, 256 << 10, 4 << 20]);
+        plan.workload.connect_bytes_max = plan.tx_arena_bytes / 4;
     }
     // Senders that use up their credit, so that each grant of more matters.
     if prng.chance_ppm(200_000) {
@@ -185,6 +205,10 @@ fn draw_workload(prng: &mut Prng, nodes: usize, heal_ns: TimeNs) -> WorkloadOpti
         churn_ppm: some(prng, 5_000),
         rebind_ppm: some(prng, 10_000),
         sleep_ppm: some(prng, 10_000),
+        connect_ppm: 0,
+        connect_burst_max: 1,
+        connect_heavy_ppm: 0,
+        connect_bytes_max: EAGER_BYTES,
         until_ns: heal_ns + 2 * S,
     }
 }

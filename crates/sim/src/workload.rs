@@ -1,5 +1,7 @@
 //! What the applications of a run do: who sends what to whom, who stops receiving, which ports come and go.
 
+pub mod script;
+
 use crate::prng::Prng;
 use crate::queue::{MS, TimeNs, US};
 
@@ -37,6 +39,14 @@ pub struct WorkloadOptions {
     pub rebind_ppm: u32,
     /// Chance per action that a port stops receiving for up to 100 ms.
     pub sleep_ppm: u32,
+    /// Share of sends that ask for a connection instead.
+    pub connect_ppm: u32,
+    /// Most connections asked for at once.
+    pub connect_burst_max: u64,
+    /// Share of connections that carry much.
+    pub connect_heavy_ppm: u32,
+    /// Largest message of those.
+    pub connect_bytes_max: u64,
     /// No sends after this time, even if there were fewer than `messages`.
     pub until_ns: TimeNs,
 }
@@ -57,6 +67,10 @@ impl Default for WorkloadOptions {
             churn_ppm: 0,
             rebind_ppm: 0,
             sleep_ppm: 0,
+            connect_ppm: 0,
+            connect_burst_max: 1,
+            connect_heavy_ppm: 0,
+            connect_bytes_max: EAGER_BYTES,
             until_ns: 5_000 * MS,
         }
     }
@@ -72,6 +86,15 @@ pub enum Action {
         /// Whether to a service.
         service: bool,
         /// Whether to a port of the own node.
+        local: bool,
+    },
+    /// A port asks for connections.
+    Connect {
+        /// How many, all with the same target.
+        count: u64,
+        /// Whether with a service.
+        service: bool,
+        /// Whether with a port of the own node.
         local: bool,
     },
     /// A port closes, another opens.
@@ -96,6 +119,10 @@ impl WorkloadOptions {
         }
         let service = prng.chance_ppm(self.service_ppm);
         let local = !service && prng.chance_ppm(self.local_ppm);
+        if prng.chance_ppm(self.connect_ppm) {
+            let count = prng.log_uniform(1, self.connect_burst_max);
+            return Action::Connect { count, service, local };
+        }
         Action::Send { count: prng.log_uniform(1, self.burst_max), service, local }
     }
 

@@ -5,6 +5,7 @@
 //! another one, after the time that the last one cost.
 
 mod app;
+mod connections;
 mod faults;
 mod names;
 mod report;
@@ -270,6 +271,7 @@ impl World {
     /// Ends the life of a node without a word.
     fn end_node(&mut self, index: usize) {
         let state = &mut self.nodes[index];
+        self.oracle.connections.on_life_over(index, state.life);
         state.subject = None;
         state.turn_at_ns = None;
         state.life += 1;

@@ -1,7 +1,7 @@
 //! A client's side of a queue pair: verbs that never wait. `Port` adds waiting to them; the simulator uses them as
 //! they are.
 
-pub(crate) mod connections;
+pub mod connections;
 
 use super::admission::CLIENT_CLOSING;
 use super::command::{Body, Command, Completion, FailureCode};
@@ -176,6 +176,12 @@ impl Client {
     /// Messages handed in that are neither confirmed nor failed.
     pub fn unconfirmed(&self) -> u64 {
         self.sent - self.pair.words.completed.load().min(self.sent)
+    }
+
+    /// Bytes of the sending arena that messages under way occupy. Looks at all of it.
+    pub fn sending_bytes(&mut self) -> u64 {
+        let tx = &mut self.pair.tx;
+        tx.capacity() - tx.reclaim()
     }
 
     /// Largest message that `send` copies into the arena; longer ones need a buffer.
@@ -380,7 +386,7 @@ impl Client {
     }
 
     /// Takes in what has arrived, but no message that did not come by a connection: those are kept for their turn.
-    pub(crate) fn sort_fresh(&mut self) {
+    pub fn sort_fresh(&mut self) {
         while let Some(arrival) = self.poll_fresh() {
             if !matches!(arrival, Arrival::Sorted) {
                 self.keep(arrival);
@@ -401,7 +407,7 @@ impl Client {
     }
 
     /// A message was read: its memory is free, and the connection by which it came may carry more.
-    pub(crate) fn give_back(&mut self, envelope: &Envelope, offset: Option<u64>) {
+    pub fn give_back(&mut self, envelope: &Envelope, offset: Option<u64>) {
         if let Some(offset) = offset {
             self.release(offset, envelope.len);
         }

@@ -79,9 +79,10 @@ impl Node {
         self.finish_closing(now, port);
     }
 
-    /// Forgets a closing port once everything it sent was confirmed. True when it is gone.
+    /// Forgets a closing port once everything it sent was confirmed. True when it is gone, now or since before.
     pub fn finish_closing(&mut self, _now: Instant, port: PortId) -> bool {
-        if !self.ports.get(&port).is_some_and(|p| p.closing) || self.unconfirmed(port) > 0 {
+        let Some(entry) = self.ports.get(&port) else { return true };
+        if !entry.closing || self.unconfirmed(port) > 0 {
             return false;
         }
         for slot in &mut self.slots {

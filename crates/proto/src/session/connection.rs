@@ -12,6 +12,8 @@ use crate::flow::send::{Outgoing, SendCredit};
 use crate::flow::{Class, FlowKey};
 use crate::id::{ConnectionId, PortAddress, PortId};
 use crate::limits;
+#[cfg(feature = "planted")]
+use crate::planted::Planted;
 use crate::time::Instant;
 use crate::wire::{self, RefusedConnect};
 use std::collections::BTreeMap;
@@ -123,6 +125,12 @@ impl Connections {
             Some(peer) if peer == from && entry.class == class => Admission::For(entry.port),
             Some(_) => Admission::Breach,
         }
+    }
+
+    /// The port that an end belongs to, whatever has become of it (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(super) fn owner(&self, end: PortId) -> Option<PortId> {
+        self.ends.get(&end).map(|entry| entry.port)
     }
 
     /// All messages to the far end of `to` were confirmed.
@@ -260,9 +268,21 @@ impl Session {
     }
 
     fn refuse_waiting(&mut self, cx: &mut Cx<'_>, end: PortId, reason: RefusedConnect) {
+        self.refuse_connect(end, reason);
+        self.forget_end(cx, end);
+    }
+
+    /// Tells the peer that there will be no connection with our end `end`.
+    fn refuse_connect(&mut self, end: PortId, reason: RefusedConnect) {
+        #[cfg(feature = "planted")]
+        let end = match self.planted {
+            Some(Planted::MisdirectedRefusal) => {
+                PortId::accepting_end(end.connection_number().wrapping_sub(1))
+            }
+            _ => end,
+        };
         let refusal = wire::Accept { control: 0, end: end.far_end(), answer: Err(reason), credit: (0, 0) };
         self.notify(Notice::Accept(refusal));
-        self.forget_end(cx, end);
     }
 
     /// The application gave back so much in all of what came to an end: bytes and messages.
@@ -274,6 +294,10 @@ impl Session {
         window: (u64, u32),
     ) {
         if self.connections.ends.get(&end).is_none_or(|entry| entry.port != port) {
+            return;
+        }
+        #[cfg(feature = "planted")]
+        if self.planted == Some(Planted::ForgottenReading) {
             return;
         }
         // Nobody has read more than came.
@@ -313,10 +337,8 @@ impl Session {
         }
         self.connections.last_of_peer = Some(number);
         if let Err(reason) = self.may_wait(cx, connect.to) {
-            let refusal =
-                wire::Accept { control: 0, end: connect.end.far_end(), answer: Err(reason), credit: (0, 0) };
             cx.drops.refused_connection += 1;
-            return self.notify(Notice::Accept(refusal));
+            return self.refuse_connect(connect.end, reason);
         }
         let class = Class::from_bits(connect.class);
         let end = End::new(connect.to, Some(connect.from), class, Stage::Waiting);
@@ -332,6 +354,14 @@ impl Session {
             stream: connect.stream,
             class,
         });
+    }
+
+    /// Takes a CONNECT that was taken before for a new one (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(super) fn connect_again(&mut self, cx: &mut Cx<'_>, connect: &wire::Connect) {
+        self.forget_end(cx, connect.end);
+        self.connections.last_of_peer = None;
+        self.on_connect(cx, connect);
     }
 
     /// Counts one more connection that waits for port `to`, if it takes one.
@@ -401,7 +431,10 @@ impl Session {
         let (Some(messages), false) = (entry.peer_end, entry.end_told) else { return };
         let Some(key) = entry.receiving(end) else { return };
         let flow = self.receiving.by_key.get(&key).and_then(|k| self.receiving.flows.get(*k));
-        if flow.map_or(0, |flow| flow.next()) as u32 != messages {
+        let all_here = flow.map_or(0, |flow| flow.next()) as u32 == messages;
+        #[cfg(feature = "planted")]
+        let all_here = all_here || self.planted == Some(Planted::HastyEnd);
+        if !all_here {
             return;
         }
         entry.end_told = true;
@@ -426,6 +459,8 @@ impl Session {
         let confirmed = flow.is_none_or(|flow| flow.is_idle());
         let out_done = entry.peer_deaf || entry.sent_all && confirmed;
         let in_done = entry.end_told || entry.deaf;
+        #[cfg(feature = "planted")]
+        let in_done = in_done && self.planted != Some(Planted::StaleConnection);
         if out_done && in_done {
             self.forget_end(cx, end);
         }
@@ -455,6 +490,10 @@ impl Session {
         self.fail_flow(cx, entry.sending(end), Failure::NoPort, None);
         if let Some(key) = entry.receiving(end) {
             self.end_receive_flow(cx.store, key);
+        }
+        #[cfg(feature = "planted")]
+        if self.planted == Some(Planted::KeptCredit) {
+            return;
         }
         if let Some(credit) = self.sending.credit_of.remove(&end.far_end()) {
             self.sending.credits.remove(credit);

@@ -115,9 +115,9 @@ impl Control {
         self.base.wrapping_sub(end) <= u32::MAX / 2
     }
 
-    /// Whether something is to be sent.
+    /// Whether something may be sent: a notice beyond the window has to wait for confirmations.
     pub fn ready(&self) -> bool {
-        !self.again.is_empty() || (self.sent as usize) < self.pending.len()
+        !self.again.is_empty() || (self.sent as usize) < self.pending.len().min(limits::CONTROL_FRAMES_MAX)
     }
 
     /// The next notice to send that fits into `room` bytes, with its number.
@@ -182,6 +182,12 @@ impl Control {
         }
         self.held.entry(number).or_insert_with(notice);
         Received::Taken
+    }
+
+    /// Whether notice `number` was processed before (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn is_old(&self, number: u32) -> bool {
+        number.wrapping_sub(self.expected) > u32::MAX / 2
     }
 
     /// The first notice that is here, in order or not (planted fault only).
@@ -266,6 +272,7 @@ mod tests {
         control.push(notice(limits::CONTROL_FRAMES_MAX as u32));
         while control.take(100).is_some() {}
         assert_eq!(control.sent as usize, limits::CONTROL_FRAMES_MAX);
+        assert!(!control.ready(), "what the window keeps back is nothing to send");
         control.confirm(0);
         assert_eq!(
             control.take(100).map(|(number, _)| number as usize),

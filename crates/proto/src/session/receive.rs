@@ -157,7 +157,15 @@ impl Session {
             }),
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
-            Frame::Connect(c) => self.on_pressing_control(cx, c.control, || Notice::Connect(*c)),
+            Frame::Connect(c) => {
+                #[cfg(feature = "planted")]
+                if self.planted == Some(crate::planted::Planted::RepeatedConnect)
+                    && self.control.is_old(c.control)
+                {
+                    self.connect_again(cx, c);
+                }
+                self.on_pressing_control(cx, c.control, || Notice::Connect(*c))
+            }
             Frame::Accept(a) => self.on_pressing_control(cx, a.control, || Notice::Accept(*a)),
             Frame::Shutdown(s) => self.on_control(s.control, || Notice::Shutdown(*s)),
             Frame::Close(close) => {
@@ -513,8 +521,17 @@ impl Session {
         match self.connections.admit(m.from, m.to, Class::from_bits(m.class)) {
             Admission::For(owner) => Ok(owner),
             // What is said of the connection is on its way by another link.
-            Admission::Early => Err(self.refuse(m, RefuseReason::NoRoom)),
+            Admission::Early => {
+                cx.drops.early_message += 1;
+                Err(self.refuse(m, RefuseReason::NoRoom))
+            }
             Admission::Late => {
+                #[cfg(feature = "planted")]
+                if self.planted == Some(crate::planted::Planted::LateDelivery)
+                    && let Some(owner) = self.connections.owner(m.to)
+                {
+                    return Ok(owner);
+                }
                 cx.drops.late_message += 1;
                 Err(Taken::Yes)
             }

@@ -95,6 +95,9 @@ pub fn frame_name(kind: u8) -> &'static str {
         0x18 => "probe",
         0x19 => "probe reply",
         0x1c => "link set",
+        0x20 => "connect",
+        0x21 => "accept",
+        0x22 => "shutdown",
         0x80 => "close",
         _ => "other",
     }

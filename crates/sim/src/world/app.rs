@@ -1,6 +1,8 @@
 //! The applications of a node: what they send, what they do with what arrives.
 
+use super::connections::Connections;
 use super::{Event, World};
+use crate::check::connections::BACKLOG;
 use crate::check::{PortKey, TINY_CLASS, Target};
 use crate::content;
 use crate::plan::Plan;
@@ -26,6 +28,10 @@ pub(super) struct AppPort {
     /// Ranges, and whether the cluster knows of them.
     pub(super) bound: Vec<(ServiceRange, bool)>,
     asleep_until_ns: TimeNs,
+    /// It has begun to take connections.
+    pub(super) listening: bool,
+    /// It looks at no request before.
+    pub(super) accepts_from_ns: TimeNs,
 }
 
 /// The applications of one node.
@@ -33,9 +39,10 @@ pub(super) struct AppPort {
 pub(super) struct App {
     pub(super) ports: Vec<AppPort>,
     asleep_until_ns: TimeNs,
+    pub(super) connections: Connections,
     actions: Prng,
     scopes: Prng,
-    sizes: Prng,
+    pub(super) sizes: Prng,
     content: Vec<u8>,
 }
 
@@ -44,6 +51,7 @@ impl App {
         App {
             ports: Vec::new(),
             asleep_until_ns: 0,
+            connections: Connections::default(),
             actions: Prng::for_component(plan.seed, "actions", node as u64),
             sizes: Prng::for_component(plan.seed, "sizes", node as u64),
             scopes: Prng::for_component(plan.seed, "scopes", node as u64),
@@ -53,6 +61,7 @@ impl App {
 
     /// The node died: its ports, for the oracle.
     pub(super) fn take_ports(&mut self) -> Vec<PortKey> {
+        self.connections.clear();
         std::mem::take(&mut self.ports).into_iter().map(|port| port.key).collect()
     }
 
@@ -79,7 +88,18 @@ impl World {
             return;
         };
         let key = self.key(node, port);
-        self.nodes[node].app.ports.push(AppPort { key, bound: Vec::new(), asleep_until_ns: 0 });
+        self.nodes[node].app.ports.push(AppPort {
+            key,
+            bound: Vec::new(),
+            asleep_until_ns: 0,
+            listening: false,
+            accepts_from_ns: 0,
+        });
+        if self.plan.workload.connect_ppm > 0
+            && let Some(connector) = self.connector(node, key)
+        {
+            connector.listen(BACKLOG);
+        }
         self.note(|| format!("{key} opens"));
         if self.plan.workload.service_ppm > 0 {
             let index = self.nodes[node].app.ports.len() - 1;
@@ -106,6 +126,7 @@ impl World {
         }
         match workload.action(&mut self.nodes[node].app.actions) {
             Action::Send { count, service, local } => self.send_burst(node, count, service, local),
+            Action::Connect { count, service, local } => self.connect(node, count, service, local),
             Action::Churn => self.churn(node),
             Action::Rebind => self.rebind(node),
             Action::Sleep(for_ns) => {
@@ -117,7 +138,7 @@ impl World {
         self.wake(node, 0);
     }
 
-    fn draw_port(&mut self, node: usize) -> usize {
+    pub(super) fn draw_port(&mut self, node: usize) -> usize {
         let app = &mut self.nodes[node].app;
         app.actions.below(app.ports.len() as u64) as usize
     }
@@ -133,7 +154,7 @@ impl World {
         }
     }
 
-    fn draw_target(&mut self, node: usize, service: bool, local: bool) -> Option<(To, Target)> {
+    pub(super) fn draw_target(&mut self, node: usize, service: bool, local: bool) -> Option<(To, Target)> {
         let prng = &mut self.nodes[node].app.actions;
         if service {
             let instance = prng.below(INSTANCES) as u32;
@@ -193,6 +214,7 @@ impl World {
             (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
         }
         self.oracle.on_port_gone(port.key);
+        self.close_connections(node, port.key);
         let local_ns = self.nodes[node].host.local_ns(self.now_ns);
         if let Some(subject) = self.nodes[node].subject.as_mut() {
             subject.close_port(local_ns, port.key.port);
@@ -241,16 +263,23 @@ impl World {
         if node >= self.plan.nodes {
             return;
         }
+        self.take_answers(node);
         let node_until_ns = self.nodes[node].app.asleep_until_ns;
         let mut again_ns: Option<TimeNs> = None;
         for index in 0..self.nodes[node].app.ports.len() {
-            let port = &self.nodes[node].app.ports[index];
+            let port = &mut self.nodes[node].app.ports[index];
+            port.listening = true;
             let until_ns = port.asleep_until_ns.max(node_until_ns);
             if until_ns > self.now_ns {
                 again_ns = Some(again_ns.map_or(until_ns, |at_ns| at_ns.min(until_ns)));
                 continue;
             }
-            if self.poll_port(node, port.key) > 0 {
+            let key = port.key;
+            if self.plan.workload.connect_ppm > 0 {
+                let connections_ns = self.poll_connections(node, index);
+                again_ns = [again_ns, connections_ns].into_iter().flatten().min();
+            }
+            if self.poll_port(node, key) > 0 {
                 again_ns = Some(self.now_ns + US);
             }
         }

@@ -48,6 +48,7 @@ impl World {
         for port in self.nodes[node].app.take_ports() {
             self.oracle.on_port_gone(port);
         }
+        self.oracle.connections.on_life_over(node, self.nodes[node].life);
         let local_ns = self.nodes[node].host.local_ns(self.now_ns);
         if let Some(subject) = self.nodes[node].subject.as_mut() {
             subject.leave(local_ns);

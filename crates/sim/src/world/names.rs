@@ -30,6 +30,11 @@ impl Names {
         self.changed_at_ns = now_ns;
     }
 
+    /// Seat and life of an incarnation.
+    pub(super) fn life(&self, incarnation: u64) -> Option<(usize, u32)> {
+        self.lives.get(&incarnation).copied()
+    }
+
     /// A port binds.
     pub(super) fn on_bound(&mut self, port: PortKey, range: ServiceRange, cluster: bool, now_ns: TimeNs) {
         self.ever.insert((port, range, cluster));

@@ -5,6 +5,7 @@ use crate::bearer::lock;
 use crate::check::Violation;
 use crate::coverage::Coverage;
 use crate::queue::TimeNs;
+use crate::subject::Memory;
 
 /// Between two checks so many turns without work are no storm (a storm on the slowest machine has 1,000).
 const IDLE_TURNS_MAX: u64 = 700;
@@ -25,6 +26,21 @@ const TRANSITIONS: [&str; 14] = [
     "down -> damped",
     "damped -> probation",
     "damped -> down",
+];
+
+/// What connections may go through.
+const CONNECTION_ROWS: [&str; 11] = [
+    "asked for",
+    "accepted",
+    "data with the question",
+    "half closed",
+    "given up",
+    "the other side gave it up",
+    "complete",
+    "refused: Backlog",
+    "refused: NobodyListens",
+    "refused: NotAllowed",
+    "over by a node that was lost",
 ];
 
 /// What a run showed.
@@ -51,9 +67,13 @@ impl World {
         self.check_turns();
         self.check_failover();
         self.check_directories();
-        let workload = &self.plan.workload;
+        let workload = self.plan.workload;
         let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
-        let over = sent_all && self.now_ns >= self.plan.heal_ns && self.oracle.settled();
+        let over = sent_all
+            && self.now_ns >= self.plan.heal_ns
+            && self.oracle.settled()
+            && self.connections_settled()
+            && self.memory_kept().is_none();
         // A verdict that was under way when the faults ended may still fall: then nodes have to meet again.
         if !over || !(self.names_settled() || self.names_are_late()) {
             self.finished_at_ns = None;
@@ -75,6 +95,15 @@ impl World {
         }
     }
 
+    /// Memory that a node keeps although every message has come to its end.
+    fn memory_kept(&mut self) -> Option<String> {
+        self.nodes.iter_mut().enumerate().find_map(|(index, node)| {
+            let memory = node.subject.as_mut()?.memory();
+            let kept = memory != Memory::default();
+            kept.then(|| format!("node {index} keeps {memory:?} of messages that are all over"))
+        })
+    }
+
     fn check_counters(&mut self) {
         for (index, node) in self.nodes.iter().enumerate() {
             let Some(subject) = node.subject.as_ref() else { continue };
@@ -90,6 +119,10 @@ impl World {
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
         self.check_names_at_the_end();
+        self.check_connections_at_the_end();
+        if let Some(what) = self.memory_kept() {
+            self.oracle.violation("I5", self.now_ns, what);
+        }
         if self.plan.trace {
             for (index, node) in self.nodes.iter().enumerate() {
                 println!(
@@ -114,6 +147,9 @@ impl World {
         // Refused sends are left out: an engine refuses only what comes from a port that it does not have.
         self.coverage.add("send", "accepted", self.sends[0]);
         self.coverage.add("send", "blocked", self.sends[1]);
+        for name in CONNECTION_ROWS {
+            self.coverage.add("connection", name, 0);
+        }
         for transition in TRANSITIONS {
             self.coverage.add("link", transition, 0);
         }

@@ -26,6 +26,9 @@ pub struct Request {
     pub class: Class,
 }
 
+/// What becomes of asking: the connection and the port at its other end, or why there is none.
+pub type Answer = Result<(ConnectionId, PortAddress), NotConnecting>;
+
 /// How to ask for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
@@ -35,6 +38,21 @@ pub struct Wish {
     pub stream: bool,
     /// Nothing follows the first message.
     pub last: bool,
+}
+
+/// How far a connection has come, as its owner may know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Both sides want it.
+    pub open: bool,
+    /// Something came and was not read.
+    pub unread: bool,
+    /// The other side has sent all; what of it was not read is still there.
+    pub ended: bool,
+    /// The other side receives no more.
+    pub deaf: bool,
+    /// It is over, and why.
+    pub over: Option<Ended>,
 }
 
 /// One connection.
@@ -160,8 +178,27 @@ impl Client {
         self.connections.known.get_mut(&id)
     }
 
+    /// How far a connection has come; `None` if it is forgotten.
+    pub fn progress(&self, id: ConnectionId) -> Option<Progress> {
+        let Known { arrivals, open, ended, deaf, over, .. } = self.connections.known.get(&id)?;
+        let unread = !arrivals.is_empty();
+        Some(Progress { open: *open, unread, ended: *ended, deaf: *deaf, over: *over })
+    }
+
+    /// The next of what has come by a connection: a message, or the offer of one.
+    pub fn read(&mut self, id: ConnectionId) -> Option<Arrival> {
+        self.connections.known.get_mut(&id)?.arrivals.pop_front()
+    }
+
+    /// Puts an offer that could not be accepted back: it stays next in line on its connection.
+    pub fn unread(&mut self, id: ConnectionId, arrival: Arrival) {
+        if let Some(known) = self.connections.known.get_mut(&id) {
+            known.arrivals.push_front(arrival);
+        }
+    }
+
     /// The next of which something may be read: messages, or their end. Those that wait to be accepted wait for that.
-    pub(crate) fn next_readable(&mut self) -> Option<ConnectionId> {
+    pub fn next_readable(&mut self) -> Option<ConnectionId> {
         for _ in 0..self.connections.readable.len() {
             let id = self.connections.readable.pop_front()?;
             match self.connections.known.get_mut(&id) {
