@@ -206,6 +206,7 @@ impl Engine {
             violation,
             refused_connection,
             late_message,
+            early_message,
             opening,
         } = *self.node.drops();
         [
@@ -222,6 +223,7 @@ impl Engine {
             ("violation", violation),
             ("refused-connection", refused_connection),
             ("late-message", late_message),
+            ("early-message", early_message),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]

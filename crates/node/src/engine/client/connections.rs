@@ -80,9 +80,6 @@ pub(crate) struct Known {
     listed: bool,
 }
 
-/// What became of a question for a connection: its name and who is asked, or why there is none.
-pub type Answer = Result<(ConnectionId, PortAddress), NotConnecting>;
-
 /// Connections of one client.
 #[derive(Default)]
 pub(crate) struct Connections {
