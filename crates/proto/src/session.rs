@@ -42,7 +42,7 @@ use multicast::Fans;
 use quiet::Quiet;
 use schedule::Schedule;
 use serving::Serving;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a call into a session may use.
 pub(crate) struct Cx<'a> {
@@ -108,6 +108,8 @@ struct Receiving {
     cts: VecDeque<u32>,
     refuse: VecDeque<Refuse>,
     fans: Fans,
+    /// Ports of ours that close and that the peer has sent to: it is to be told once they are gone.
+    owed: BTreeSet<PortId>,
     /// Ports of the peer that closed lately: late copies of what they sent must not open their flows anew.
     closed: VecDeque<PortId>,
 }
@@ -373,7 +375,8 @@ impl Session {
                 self.sending.flows.remove(k);
             }
         }
-        if !keys.is_empty() {
+        // Who waits for its credit waits in vain, and sends nothing that could be refused.
+        if self.receiving.owed.remove(&port) || !keys.is_empty() {
             self.notify(Notice::PortClosed(port));
         }
     }
@@ -387,6 +390,7 @@ impl Session {
         self.receiving.fans.close_port(store, port);
         if let Some(credit) = self.receiving.credit_of.remove(&port) {
             self.receiving.credits.remove(credit);
+            self.receiving.owed.insert(port);
         }
     }
 
