@@ -205,6 +205,30 @@ fn a_port_that_closes_is_told_to_its_senders() {
 }
 
 #[test]
+fn who_waits_for_the_credit_of_a_port_that_closes_is_told() {
+    let (mut world, ports) = pair();
+    let to = PortAddress { node: world.hosts[1].id(), port: ports[1] };
+    let mut settle = |world: &mut World| {
+        for _ in 0..4_000 {
+            world.step(Duration::us(50), |_| true);
+        }
+    };
+    // More than the port has room for, and nobody reads.
+    for _ in 0..60 {
+        let now = world.now;
+        assert!(world.hosts[0].send(now, ports[0], Destination::Port(to), Class::Normal, 1, &[7; 60_000]));
+    }
+    settle(&mut world);
+    assert!(world.hosts[0].node.unconfirmed(ports[0]) > 0, "three megabytes do not fit into one");
+    let now = world.now;
+    world.hosts[1].close_port(now, ports[1]);
+    settle(&mut world);
+    assert_eq!(world.hosts[0].node.unconfirmed(ports[0]), 0);
+    let told = |event: &Event| matches!(event, Event::SendFailed { why: Failure::NoPort, .. });
+    assert!(world.hosts[0].news.iter().any(told));
+}
+
+#[test]
 fn a_peer_that_falls_silent_is_missed_and_what_it_had_is_given_back() {
     let (mut world, ports) = pair();
     send_all_sizes(&mut world, ports);

@@ -27,6 +27,8 @@ const SEEDS: &[(u64, &str)] = &[
     (6_413, "a verdict that falls after everything was settled"),
     (1_024, "two ends of a damped link that ask each other to join without end"),
     (738, "a node that is stopped before its first turn and then loses itself"),
+    (40_715, "senders that wait for the credit of a port that closes"),
+    (40_729, "many connections whose applications try again and again"),
 ];
 
 #[test]

@@ -494,7 +494,8 @@ impl Step<'_> {
             );
             if !self.connector.send_on(end.id, end.class, &bytes) {
                 self.coverage.add("connection", "sends blocked", 1);
-                end.next_send_ns = self.now_ns + BLOCKED_NS;
+                // All that wait try at the same moments, or many of them would keep their node turning.
+                end.next_send_ns = (self.now_ns / BLOCKED_NS + 1) * BLOCKED_NS;
                 break;
             }
             end.sizes = sizes;
