@@ -86,7 +86,7 @@ fn what_is_missing_is_named_with_its_install_line_and_does_not_fail_the_run() {
 fn nonsense_is_refused_in_one_line() {
     for (arguments, part) in [
         ("stream --peer nothing", "no peer is named `nothing`"),
-        ("idle", "stream, pingpong and rate"),
+        ("idle", "stream, pingpong, rate and transact"),
         ("stream --peer iperf3 --vs tcp-cubic:iperf3", "`tcp-cubic` is not among"),
         ("stream --peer iperf3 --protocol nothing", "nothing"),
     ] {

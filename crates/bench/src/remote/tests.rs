@@ -306,7 +306,8 @@ fn a_client_that_falls_silent_or_asks_for_nothing_is_given_up() {
         let client = client(at).unwrap();
         let (mut side, events) = client.start(&job()).unwrap();
         let pid = listening(&events);
-        assert!(events.recv_timeout(PATIENCE).is_err());
+        let then = events.recv_timeout(PATIENCE);
+        assert!(then.is_err(), "{then:?}");
         assert!(side.epitaph().contains("more than 1.5 s: killed"), "{}", side.epitaph());
         await_end(&pid);
     });

@@ -134,7 +134,8 @@ pub fn every_workload_that_a_server_plays_is_measured_between_machines() {
         ("stream", "tcp-nodelay,udp,polyrail"),
         ("pingpong", "tcp-nodelay,udp,polyrail"),
         ("rate", "udp-gso"),
-        ("transact", "tcp-nodelay"),
+        ("transact", "tcp-nodelay,polyrail"),
+        ("rate", "polyrail-connection,polyrail-stream"),
     ] {
         let document = machines.measured(&format!("{workload} --protocol {protocols} {short}"));
         assert!(document["peer_host"]["cores"].as_u64() > Some(0), "{document:#}");
