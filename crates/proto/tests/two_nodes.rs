@@ -208,7 +208,7 @@ fn a_port_that_closes_is_told_to_its_senders() {
 fn who_waits_for_the_credit_of_a_port_that_closes_is_told() {
     let (mut world, ports) = pair();
     let to = PortAddress { node: world.hosts[1].id(), port: ports[1] };
-    let mut settle = |world: &mut World| {
+    let settle = |world: &mut World| {
         for _ in 0..4_000 {
             world.step(Duration::us(50), |_| true);
         }
