@@ -120,9 +120,30 @@ impl Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        // Closing its input ends a healthy process; killing ends any.
-        drop(self.stdin.take());
+        // With its input still open: one that saw it end might say a last word, which nobody expects of a killed one.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_killed_says_nothing_more() {
+        for _ in 0..100 {
+            let mut command = Command::new("sh");
+            let script =
+                r#"read task; echo '{"event":"ready"}'; read order; echo '{"event":"ready"}'; exec cat"#;
+            command.args(["-c", script]);
+            let (told, events) = channel();
+            let measured =
+                Measured::start(command, &Task::Calibrate, move |event| told.send(event).is_ok()).unwrap();
+            assert!(matches!(events.recv_timeout(LAST_WORDS_MAX), Ok(Event::Ready)));
+            drop(measured);
+            let after = events.recv_timeout(LAST_WORDS_MAX);
+            assert!(after.is_err(), "{after:?}");
+        }
     }
 }

@@ -260,7 +260,8 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     // ----- sending -------------------------------------------------------------------------------------------
 
-    /// Sends a copy of `bytes`, waiting for memory if need be.
+    /// Sends a copy of `bytes`. Waits while the other side's application has not read what was sent before, as far as that
+    /// fills its window, or while memory is short.
     pub fn send(&self, bytes: &[u8]) -> Result<(), SendError> {
         self.send_timeout(bytes, None)
     }

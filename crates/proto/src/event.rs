@@ -72,6 +72,8 @@ pub enum Event {
         stream: bool,
         /// Class of its messages.
         class: Class,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
     },
     /// A connection that a port asked for was accepted.
     Connected {
@@ -81,6 +83,17 @@ pub enum Event {
         id: ConnectionId,
         /// Who accepted it.
         peer: PortAddress,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
+    },
+    /// More may be sent on a connection.
+    ConnectionCredit {
+        /// The port.
+        port: PortId,
+        /// The connection.
+        id: ConnectionId,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
     },
     /// All that the other end of a connection had to send was delivered.
     ConnectionEnd {

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod id;
 pub mod limits;
 pub mod link;
+mod mix;
 pub mod node;
 #[cfg(feature = "planted")]
 pub mod planted;

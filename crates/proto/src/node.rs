@@ -34,6 +34,7 @@ use crate::event::Event;
 use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
 use crate::limits;
 use crate::link::LinkSpec;
+use crate::mix::{STRIDE, mix};
 use crate::port::Port;
 use crate::service::{Log, Replica, Subscriptions, Table};
 use crate::session::{Cx, Outcome, Session};
@@ -154,11 +155,9 @@ impl Node {
 
     /// The next number of the node's own sequence (SplitMix64): the same seed draws the same.
     fn draw(&mut self) -> u64 {
-        self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.draws;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let drawn = mix(self.draws);
+        self.draws = self.draws.wrapping_add(STRIDE);
+        drawn
     }
 
     /// The settings.

@@ -1,9 +1,11 @@
 //! What is known of a port of this node, beside its bindings and its flows.
 
+use crate::id::ConnectionId;
 use crate::service::Lookup;
+use std::collections::BTreeSet;
 
 /// A port of this node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Port {
     /// It takes nothing any more; what it sent is still being confirmed.
     pub closing: bool,
@@ -16,10 +18,11 @@ pub(crate) struct Port {
 }
 
 /// A port that accepts connections.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Listening {
     /// So many may wait for the application.
     pub backlog: u32,
-    /// So many do.
-    pub waiting: u32,
+    /// Those that do. One whose asker has given up waits all the same until the application has answered, for its question
+    /// takes memory until then.
+    pub waiting: BTreeSet<ConnectionId>,
 }

@@ -110,7 +110,7 @@ impl Engine {
                 let asked = self.node.open_connection(now, port, to, class, stream, &mut self.store);
                 self.connecting(now, index, port, asked, (first, last, cookie));
             }
-            Command::Take(id) => drop(self.node.accept_connection(now, port, id, &mut self.store)),
+            Command::Take(id) => drop(self.node.accept_connection(port, id)),
             Command::ShutDown { id, sent_all, deaf } => {
                 self.node.shut_down(now, port, id, (sent_all, deaf), &mut self.store);
             }
@@ -145,7 +145,8 @@ impl Engine {
         }
         match asked {
             Ok((id, peer)) => {
-                self.store.complete(port, Completion::Connecting { cookie, id, peer });
+                let credit = self.node.connection_credit(id);
+                self.store.complete(port, Completion::Connecting { cookie, id, peer, credit });
                 if let Some(body) = buffer {
                     // It was opened just now, so that this can only fail as a whole.
                     let _ = self.node.send(

@@ -197,10 +197,10 @@ impl Client {
         tag: Option<u64>,
         bytes: &[u8],
     ) -> Result<u64, Blocked> {
-        if self.pair.sq.free() == 0 {
+        let len = bytes.len() as u64;
+        if self.pair.sq.free() == 0 || !self.may_send(to, len) {
             return Err(Blocked);
         }
-        let len = bytes.len() as u64;
         if let Some(spacing) = self.spacing.filter(|_| len > EAGER_BYTES_MAX) {
             let offset = self.lay_out(spacing, bytes).ok_or(Blocked)?;
             return self.submit(to, class, tag, Body::Spaced(offset), len);
@@ -244,10 +244,10 @@ impl Client {
         tag: Option<u64>,
         buffer: Buffer,
     ) -> Result<u64, Buffer> {
-        if self.pair.sq.free() == 0 {
+        let len = buffer.len() as u64;
+        if self.pair.sq.free() == 0 || !self.may_send(to, len) {
             return Err(buffer);
         }
-        let len = buffer.len() as u64;
         if let Some(spacing) = self.spacing
             && len > EAGER_BYTES_MAX
             && len <= self.arena_message_max()
@@ -279,6 +279,7 @@ impl Client {
         let cookie = self.sent;
         let command = Command::Send { to, class, tag, body, len, cookie };
         self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
+        self.note_sent(to, len);
         self.sent += 1;
         self.pair.words.accepted.store(self.sent);
         Ok(cookie)

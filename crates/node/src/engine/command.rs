@@ -139,6 +139,8 @@ pub enum Completion {
         stream: bool,
         /// Class of its messages.
         class: Class,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
     },
     /// A connection was asked for.
     Connecting {
@@ -148,6 +150,8 @@ pub enum Completion {
         id: ConnectionId,
         /// Who is asked.
         peer: PortAddress,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
     },
     /// A connection could not be asked for.
     NotConnecting {
@@ -162,6 +166,15 @@ pub enum Completion {
         id: ConnectionId,
         /// By whom.
         peer: PortAddress,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
+    },
+    /// More may be sent on a connection.
+    Credit {
+        /// Which.
+        id: ConnectionId,
+        /// What may be sent on it in all, bytes and messages.
+        credit: (u64, u64),
     },
     /// A connection ended, in part or whole.
     Ended {
@@ -284,6 +297,7 @@ const OP_CONNECTING: u64 = 21;
 const OP_NOT_CONNECTING: u64 = 22;
 const OP_CONNECTED: u64 = 23;
 const OP_ENDED: u64 = 24;
+const OP_CREDIT: u64 = 25;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -463,21 +477,26 @@ impl Completion {
                 let offer = pair(offer.0, offer.1);
                 [OP_OFFER, from.node.0, from.port.0 as u64, offer, len, 0, 0, word_of(connection)]
             }
-            Completion::Request { id, from, service, stream, class } => {
+            Completion::Request { id, from, service, stream, class, credit } => {
                 let s = service.unwrap_or_default();
                 let kinds = flag(stream, STREAM) | flag(service.is_some(), SERVICE);
                 let head = OP_REQUEST | (class as u64) << 8 | kinds;
                 let (port, service) = (from.port.0 as u64, pair(s.kind, s.instance));
-                [head, from.node.0, port, 0, 0, 0, service, word_of(Some(id))]
+                [head, from.node.0, port, credit.0, credit.1, 0, service, word_of(Some(id))]
             }
-            Completion::Connecting { cookie, id, peer } => {
-                [OP_CONNECTING, peer.node.0, peer.port.0 as u64, cookie, 0, 0, 0, word_of(Some(id))]
+            Completion::Connecting { cookie, id, peer, credit } => {
+                let port = peer.port.0 as u64;
+                [OP_CONNECTING, peer.node.0, port, credit.0, credit.1, cookie, 0, word_of(Some(id))]
             }
             Completion::NotConnecting { cookie, why } => {
                 [OP_NOT_CONNECTING, why as u64, 0, cookie, 0, 0, 0, 0]
             }
-            Completion::Connected { id, peer } => {
-                [OP_CONNECTED, peer.node.0, peer.port.0 as u64, 0, 0, 0, 0, word_of(Some(id))]
+            Completion::Connected { id, peer, credit } => {
+                let port = peer.port.0 as u64;
+                [OP_CONNECTED, peer.node.0, port, credit.0, credit.1, 0, 0, word_of(Some(id))]
+            }
+            Completion::Credit { id, credit } => {
+                [OP_CREDIT, 0, 0, credit.0, credit.1, 0, 0, word_of(Some(id))]
             }
             Completion::Ended { id, how } => [OP_ENDED, how as u64, 0, 0, 0, 0, 0, word_of(Some(id))],
             Completion::Failed { cookie, why } => [OP_FAILED, cookie, why as u64, 0, 0, 0, 0, 0],
@@ -490,6 +509,7 @@ impl Completion {
     pub fn decode(entry: &Entry) -> Option<Completion> {
         let head = entry[0];
         let from = || PortAddress { node: NodeId(entry[1]), port: PortId(entry[2] as u32) };
+        let credit = (entry[3], entry[4]);
         Some(match head & 0xff {
             OP_MESSAGE => {
                 let (kind, instance) = unpair(entry[6]);
@@ -517,15 +537,20 @@ impl Completion {
                     service: (head & SERVICE != 0).then_some(ServiceAddress { kind, instance }),
                     stream: head & STREAM != 0,
                     class: Class::from_bits((head >> 8) as u8),
+                    credit,
                 }
             }
-            OP_CONNECTING => {
-                Completion::Connecting { cookie: entry[3], id: connection_of(entry[7])?, peer: from() }
-            }
+            OP_CONNECTING => Completion::Connecting {
+                cookie: entry[5],
+                id: connection_of(entry[7])?,
+                peer: from(),
+                credit,
+            },
             OP_NOT_CONNECTING => {
                 Completion::NotConnecting { cookie: entry[3], why: not_connecting_of(entry[1]) }
             }
-            OP_CONNECTED => Completion::Connected { id: connection_of(entry[7])?, peer: from() },
+            OP_CONNECTED => Completion::Connected { id: connection_of(entry[7])?, peer: from(), credit },
+            OP_CREDIT => Completion::Credit { id: connection_of(entry[7])?, credit },
             OP_ENDED => Completion::Ended { id: connection_of(entry[7])?, how: ended_of(entry[1]) },
             OP_FAILED => Completion::Failed { cookie: entry[1], why: code_of(entry[2]) },
             OP_ANSWER => Completion::Answer(entry[1] as u8),
@@ -626,11 +651,20 @@ mod tests {
                 service: Some(SERVICE),
                 stream: true,
                 class: Class::Bulk,
+                credit: (1 << 40, 3),
             },
-            Completion::Request { id: ID, from: TO, service: None, stream: false, class: Class::Control },
-            Completion::Connecting { cookie: 8, id: ID, peer: TO },
+            Completion::Request {
+                id: ID,
+                from: TO,
+                service: None,
+                stream: false,
+                class: Class::Control,
+                credit: (0, 0),
+            },
+            Completion::Connecting { cookie: 8, id: ID, peer: TO, credit: (5, 1 << 33) },
             Completion::NotConnecting { cookie: 8, why: NotConnecting::TooMany },
-            Completion::Connected { id: ID, peer: TO },
+            Completion::Connected { id: ID, peer: TO, credit: (7, 6) },
+            Completion::Credit { id: ID, credit: (1 << 34, 1 << 35) },
             Completion::Ended { id: ID, how: Ended::NodeLost },
         ] {
             assert_eq!(Completion::decode(&completion.encode()), Some(completion));

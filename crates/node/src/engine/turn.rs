@@ -326,11 +326,15 @@ impl Engine {
                 }
                 // What becomes of a connection is told as a whole.
                 Event::SendFailed { to, .. } if to.port.is_connection() => {}
-                Event::Connect { port, id, from, service, stream, class } => {
-                    self.store.complete(port, Completion::Request { id, from, service, stream, class });
+                Event::Connect { port, id, from, service, stream, class, credit } => {
+                    let request = Completion::Request { id, from, service, stream, class, credit };
+                    self.store.complete(port, request);
                 }
-                Event::Connected { port, id, peer } => {
-                    self.store.complete(port, Completion::Connected { id, peer });
+                Event::Connected { port, id, peer, credit } => {
+                    self.store.complete(port, Completion::Connected { id, peer, credit });
+                }
+                Event::ConnectionCredit { port, id, credit } => {
+                    self.store.complete(port, Completion::Credit { id, credit });
                 }
                 Event::ConnectionEnd { port, id } => self.ended(port, id, Ended::SentAll),
                 Event::ConnectionDeaf { port, id } => self.ended(port, id, Ended::Deaf),

@@ -12,12 +12,13 @@ use crate::session::connection::Wanted;
 use crate::store::Store;
 use crate::time::Instant;
 use crate::wire;
+use std::collections::BTreeSet;
 
 impl Node {
     /// From now on `port` takes connections; so many may wait to be accepted. 0: it takes none any more.
     pub fn listen(&mut self, port: PortId, backlog: u32) {
         if let Some(entry) = self.ports.get_mut(&port) {
-            let waiting = entry.listening.map_or(0, |listening| listening.waiting);
+            let waiting = entry.listening.take().map_or_else(BTreeSet::new, |listening| listening.waiting);
             entry.listening = (backlog > 0).then_some(Listening { backlog, waiting });
         }
     }
@@ -55,18 +56,19 @@ impl Node {
         Ok((ConnectionId { session: session.index, end }, to))
     }
 
+    /// What may be sent on a connection in all, bytes and messages. More than that waits.
+    pub fn connection_credit(&self, id: ConnectionId) -> (u64, u64) {
+        let session = self.slot_of(id.session).and_then(|slot| self.slots[slot].session.as_ref());
+        session.map_or((0, 0), |session| session.credit_on(id.end))
+    }
+
     /// Accepts a connection that waits for `port`; false if it is over already.
-    pub fn accept_connection(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        id: ConnectionId,
-        store: &mut dyn Store,
-    ) -> bool {
+    pub fn accept_connection(&mut self, port: PortId, id: ConnectionId) -> bool {
+        self.note_answered(port, id);
         let credit = self.connection_window(port);
         let Some(slot) = self.slot_of(id.session) else { return false };
         let Some(session) = &mut self.slots[slot].session else { return false };
-        session.accept_connection(cx!(self, now, store), port, id.end, credit)
+        session.accept_connection(port, id.end, credit)
     }
 
     /// Says that `port` sends no more on a connection, receives no more, or both; refuses one that waits.
@@ -78,9 +80,17 @@ impl Node {
         (sent_all, deaf): (bool, bool),
         store: &mut dyn Store,
     ) {
+        self.note_answered(port, id);
         let Some(slot) = self.slot_of(id.session) else { return };
         let Some(session) = &mut self.slots[slot].session else { return };
         session.shut_down(cx!(self, now, store), port, id.end, sent_all, deaf);
+    }
+
+    /// The application of `port` has answered a question for a connection, if it was one.
+    fn note_answered(&mut self, port: PortId, id: ConnectionId) {
+        if let Some(listening) = self.ports.get_mut(&port).and_then(|entry| entry.listening.as_mut()) {
+            listening.waiting.remove(&id);
+        }
     }
 
     /// The application of `port` has given back so many bytes and messages in all of what came by a connection.

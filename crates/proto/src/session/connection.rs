@@ -194,20 +194,29 @@ impl Session {
         self.connections.ends.insert(id, end);
     }
 
+    /// What may be sent on an end in all, bytes and messages.
+    pub(crate) fn credit_on(&self, end: PortId) -> (u64, u64) {
+        let key = self.sending.credit_of.get(&end.far_end());
+        let taken = key.and_then(|key| self.sending.credits.get(*key));
+        taken.map_or((0, 0), |taken| (taken.credit.limit_bytes, taken.credit.limit_messages))
+    }
+
+    /// More may be sent on an end: whoever holds messages back until then hears of it.
+    pub(super) fn tell_credit(&self, cx: &mut Cx<'_>, end: PortId) {
+        if let Some(entry) = self.connections.ends.get(&end) {
+            let id = ConnectionId { session: self.index, end };
+            let credit = self.credit_on(end);
+            cx.events.push_back(Event::ConnectionCredit { port: entry.port, id, credit });
+        }
+    }
+
     /// The application takes a connection that waits; false if it is over already.
-    pub(crate) fn accept_connection(
-        &mut self,
-        cx: &mut Cx<'_>,
-        port: PortId,
-        end: PortId,
-        credit: (u64, u32),
-    ) -> bool {
+    pub(crate) fn accept_connection(&mut self, port: PortId, end: PortId, credit: (u64, u32)) -> bool {
         let Some(entry) = self.connections.ends.get_mut(&end) else { return false };
         if entry.port != port || entry.stage != Stage::Waiting {
             return false;
         }
         entry.stage = Stage::Open;
-        stop_waiting(cx, port);
         self.give_credit(end, credit.0, credit.1 as u64);
         if let Some(given) =
             self.receiving.credit_of.get(&end).and_then(|k| self.receiving.credits.get_mut(*k))
@@ -336,7 +345,8 @@ impl Session {
             return;
         }
         self.connections.last_of_peer = Some(number);
-        if let Err(reason) = self.may_wait(cx, connect.to) {
+        let id = ConnectionId { session: self.index, end: connect.end };
+        if let Err(reason) = self.may_wait(cx, connect.to, id) {
             cx.drops.refused_connection += 1;
             return self.refuse_connect(connect.end, reason);
         }
@@ -348,11 +358,12 @@ impl Session {
         let from = PortAddress { node: self.peer.node, port: connect.from };
         cx.events.push_back(Event::Connect {
             port: connect.to,
-            id: ConnectionId { session: self.index, end: connect.end },
+            id,
             from,
             service: connect.service,
             stream: connect.stream,
             class,
+            credit: self.credit_on(connect.end),
         });
     }
 
@@ -364,14 +375,16 @@ impl Session {
         self.on_connect(cx, connect);
     }
 
-    /// Counts one more connection that waits for port `to`, if it takes one.
-    fn may_wait(&self, cx: &mut Cx<'_>, to: PortId) -> Result<(), RefusedConnect> {
+    /// Lets one more connection wait for port `to`, if it takes one.
+    fn may_wait(&self, cx: &mut Cx<'_>, to: PortId, id: ConnectionId) -> Result<(), RefusedConnect> {
         let listening = cx.ports.get_mut(&to).filter(|port| !port.closing).and_then(|p| p.listening.as_mut());
         let listening = listening.ok_or(RefusedConnect::NobodyListens)?;
-        if listening.waiting >= listening.backlog || self.connections.len() >= limits::CONNECTIONS_MAX {
+        if listening.waiting.len() >= listening.backlog as usize
+            || self.connections.len() >= limits::CONNECTIONS_MAX
+        {
             return Err(RefusedConnect::Backlog);
         }
-        listening.waiting += 1;
+        listening.waiting.insert(id);
         Ok(())
     }
 
@@ -388,11 +401,12 @@ impl Session {
                 (entry.stage, entry.peer) = (Stage::Open, Some(port));
                 let (own, peer) = (entry.port, PortAddress { node: self.peer.node, port });
                 let (bytes, messages) = accept.credit;
-                self.on_credit(&wire::Credit { port: end.far_end(), messages, bytes });
+                self.raise_credit(&wire::Credit { port: end.far_end(), messages, bytes });
                 cx.events.push_back(Event::Connected {
                     port: own,
                     id: ConnectionId { session: self.index, end },
                     peer,
+                    credit: self.credit_on(end),
                 });
             }
             Err(reason) => {
@@ -481,9 +495,6 @@ impl Session {
     /// Forgets an end and all that belongs to it. What it had not sent fails.
     fn forget_end(&mut self, cx: &mut Cx<'_>, end: PortId) {
         let Some(entry) = self.connections.ends.remove(&end) else { return };
-        if entry.stage == Stage::Waiting {
-            stop_waiting(cx, entry.port);
-        }
         if let Some(port) = cx.ports.get_mut(&entry.port) {
             port.connections = port.connections.saturating_sub(1);
         }
@@ -535,11 +546,5 @@ impl End {
     /// The flow that comes to this end, `id`, once it is known whose.
     fn receiving(&self, id: PortId) -> Option<FlowKey> {
         Some(FlowKey { from: self.peer?, to: id, class: self.class })
-    }
-}
-
-fn stop_waiting(cx: &mut Cx<'_>, port: PortId) {
-    if let Some(listening) = cx.ports.get_mut(&port).and_then(|port| port.listening.as_mut()) {
-        listening.waiting = listening.waiting.saturating_sub(1);
     }
 }

@@ -184,8 +184,7 @@ impl Control {
         Received::Taken
     }
 
-    /// Whether notice `number` was processed before (planted fault only).
-    #[cfg(feature = "planted")]
+    /// Whether the peer's notice `number` was processed before.
     pub(crate) fn is_old(&self, number: u32) -> bool {
         number.wrapping_sub(self.expected) > u32::MAX / 2
     }

@@ -145,7 +145,7 @@ impl Session {
             },
             Frame::Rts(rts) => self.on_rts(cx, rts),
             Frame::Cts(cts) => self.on_cts(cts),
-            Frame::Credit(credit) => self.on_credit(credit),
+            Frame::Credit(credit) => self.on_credit(cx, credit),
             Frame::Refuse(refuse) => self.on_refuse(cx, refuse),
             Frame::Probe(probe) => self.on_probe(cx, index, probe),
             Frame::ProbeReply(reply) => self.on_probe_reply(cx, index, reply),
@@ -157,6 +157,8 @@ impl Session {
             }),
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
+            // It obliges us to an answer: who confirms none of those gets no more of them.
+            Frame::Connect(c) if !self.control.has_room() && !self.control.is_old(c.control) => Taken::No,
             Frame::Connect(c) => {
                 #[cfg(feature = "planted")]
                 if self.planted == Some(crate::planted::Planted::RepeatedConnect)
@@ -598,11 +600,19 @@ impl Session {
         Taken::Yes
     }
 
-    pub(super) fn on_credit(&mut self, credit: &wire::Credit) -> Taken {
-        let Some(&key) = self.sending.credit_of.get(&credit.port) else { return Taken::Yes };
-        let Some(taken) = self.sending.credits.get_mut(key) else { return Taken::Yes };
+    fn on_credit(&mut self, cx: &mut Cx<'_>, credit: &wire::Credit) -> Taken {
+        if self.raise_credit(credit) && credit.port.is_connection() {
+            self.tell_credit(cx, credit.port.far_end());
+        }
+        Taken::Yes
+    }
+
+    /// Takes in credit; whether it was more than before.
+    pub(super) fn raise_credit(&mut self, credit: &wire::Credit) -> bool {
+        let Some(&key) = self.sending.credit_of.get(&credit.port) else { return false };
+        let Some(taken) = self.sending.credits.get_mut(key) else { return false };
         if !taken.credit.raise(credit.bytes, credit.messages) {
-            return Taken::Yes;
+            return false;
         }
         let waiting = std::mem::take(&mut taken.waiting);
         for flow_key in waiting {
@@ -618,7 +628,7 @@ impl Session {
                 flow.unblock();
             }
         }
-        Taken::Yes
+        true
     }
 
     fn on_refuse(&mut self, cx: &mut Cx<'_>, refuse: &wire::Refuse) -> Taken {

@@ -193,7 +193,7 @@ fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
     assert_eq!(waiting(&session), 1);
     // Credit for one message wakes it; it then waits again, and credit wakes it again.
     for messages in [1, 5] {
-        session.on_credit(&wire::Credit { port: FLOW.to, messages, bytes: 1 << 20 });
+        session.raise_credit(&wire::Credit { port: FLOW.to, messages, bytes: 1 << 20 });
         session.quiet.stir();
         assert_eq!(transmit(&mut session, &config), [0]);
         assert_eq!(waiting(&session), (messages == 1) as usize);

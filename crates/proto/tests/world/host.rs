@@ -221,7 +221,7 @@ impl Host {
     /// Of the connections that are asked for, one in three is accepted, one refused, and one left to wait.
     fn on_connect(&mut self, now: Instant, port: PortId, id: ConnectionId) {
         self.core(|node, memory| match id.end.connection_number() % 3 {
-            0 => drop(node.accept_connection(now, port, id, memory)),
+            0 => drop(node.accept_connection(port, id)),
             1 => node.shut_down(now, port, id, (true, true), memory),
             _ => {}
         });
@@ -230,7 +230,7 @@ impl Host {
     fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Connect { port, id, .. } => self.on_connect(now, port, id),
-            Event::ConnectionEnd { port, id } => {
+            Event::ConnectionEnd { port, id } | Event::ConnectionOver { port, id, .. } => {
                 self.core(|node, memory| node.shut_down(now, port, id, (true, true), memory));
             }
             Event::Message { port, from, tag, buffer, .. } => {

@@ -7,7 +7,7 @@ use crate::engine::command::{Body, Command, Completion, Ended, NotConnecting};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
-use polyrail_proto::limits::{INITIAL_CREDIT, credit_cost};
+use polyrail_proto::limits::{EAGER_BYTES_MAX, INITIAL_CREDIT, credit_cost};
 use polyrail_proto::node::Destination;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,6 +76,10 @@ pub(crate) struct Known {
     consumed: (u64, u64),
     /// How much of that the engine was told.
     told: (u64, u64),
+    /// What the other side's application has room for, in all: bytes, messages.
+    granted: (u64, u64),
+    /// What of that was handed in.
+    used: (u64, u64),
     /// It is among the readable ones.
     listed: bool,
 }
@@ -88,16 +92,40 @@ pub(crate) struct Connections {
     /// Answers to `connect`, by cookie.
     answers: Vec<(u64, Answer)>,
     asked: u64,
+    /// What the first messages of questions without an answer cost, by cookie.
+    first_costs: Vec<(u64, u64)>,
     /// Those of which more was read than the engine knows, for want of room in the queue.
     untold: Vec<ConnectionId>,
     /// Those of which something may be read, each once.
     readable: VecDeque<ConnectionId>,
 }
 
+impl Connections {
+    fn take_first_cost(&mut self, cookie: u64) -> Option<u64> {
+        let at = self.first_costs.iter().position(|(of, _)| *of == cookie)?;
+        Some(self.first_costs.swap_remove(at).1)
+    }
+}
+
 /// Notes that something may be read.
 fn list(known: &mut Known, id: ConnectionId, readable: &mut VecDeque<ConnectionId>) {
     if !std::mem::replace(&mut known.listed, true) {
         readable.push_back(id);
+    }
+}
+
+/// What a message takes of the credit for bytes. One that is announced first takes none (protocol.md §6.2).
+fn cost_of(len: u64) -> u64 {
+    if len > EAGER_BYTES_MAX { 0 } else { credit_cost(len) }
+}
+
+impl Known {
+    fn affords(&self, cost: u64) -> bool {
+        self.used.0 + cost <= self.granted.0 && self.used.1 < self.granted.1
+    }
+
+    fn charge(&mut self, cost: u64) {
+        self.used = (self.used.0 + cost, self.used.1 + 1);
     }
 }
 
@@ -130,11 +158,38 @@ impl Client {
         let Wish { class, stream, last } = wish;
         let command = Command::Connect { to, class, stream, first, last, cookie };
         self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
-        if first.is_some() {
+        if let Some((_, len)) = first {
+            self.connections.first_costs.push((cookie, cost_of(len)));
             self.sent += 1;
             self.pair.words.accepted.store(self.sent);
         }
         Ok(cookie)
+    }
+
+    /// Whether a message to `to` may be handed in. By a connection only as much as the other side's application has room
+    /// for: what waits for that would take the memory from which all that the port sends leaves.
+    pub(super) fn may_send(&mut self, to: Destination, len: u64) -> bool {
+        let Destination::Connection(id) = to else { return true };
+        if self.affords(id, cost_of(len)) {
+            return true;
+        }
+        self.sort_fresh();
+        self.affords(id, cost_of(len))
+    }
+
+    fn affords(&self, id: ConnectionId, cost: u64) -> bool {
+        // What is over takes nothing: that is told by other ways than waiting.
+        let known = self.connections.known.get(&id).filter(|known| known.over.is_none() && !known.deaf);
+        known.is_none_or(|known| known.affords(cost))
+    }
+
+    /// A message to `to` was handed in.
+    pub(super) fn note_sent(&mut self, to: Destination, len: u64) {
+        if let Destination::Connection(id) = to
+            && let Some(known) = self.connections.known.get_mut(&id)
+        {
+            known.charge(cost_of(len));
+        }
     }
 
     /// The answer to `connect`, once it is here.
@@ -147,13 +202,17 @@ impl Client {
     /// The next connection that somebody wants.
     pub fn take_request(&mut self) -> Option<Request> {
         loop {
-            let request = self.connections.requests.pop_front()?;
-            // Who has lost patience meanwhile is not offered.
-            if self.connections.known.get(&request.id).is_some_and(|known| known.over.is_some()) {
-                self.forget(request.id);
-                continue;
+            let request = *self.connections.requests.front()?;
+            let over = self.connections.known.get(&request.id).is_none_or(|known| known.over.is_some());
+            // What is over is not offered; but it takes a place among those that wait until it is answered.
+            if over && self.shut_down(request.id, true, true).is_err() {
+                return None;
             }
-            return Some(request);
+            self.connections.requests.pop_front();
+            if !over {
+                return Some(request);
+            }
+            self.forget(request.id);
         }
     }
 
@@ -242,18 +301,30 @@ impl Client {
     pub(super) fn note(&mut self, completion: Completion) {
         let connections = &mut self.connections;
         match completion {
-            Completion::Request { id, from, service, stream, class } => {
-                connections.known.insert(id, Known::default());
+            Completion::Request { id, from, service, stream, class, credit } => {
+                connections.known.insert(id, Known { granted: credit, ..Known::default() });
                 connections.requests.push_back(Request { id, from, service, stream, class });
             }
-            Completion::Connecting { cookie, id, peer } => {
-                connections.known.insert(id, Known { taken_in: true, ..Known::default() });
+            Completion::Connecting { cookie, id, peer, credit } => {
+                let mut known = Known { taken_in: true, granted: credit, ..Known::default() };
+                if let Some(cost) = connections.take_first_cost(cookie) {
+                    known.charge(cost);
+                }
+                connections.known.insert(id, known);
                 connections.answers.push((cookie, Ok((id, peer))));
             }
-            Completion::NotConnecting { cookie, why } => connections.answers.push((cookie, Err(why))),
-            Completion::Connected { id, .. } => {
+            Completion::NotConnecting { cookie, why } => {
+                connections.take_first_cost(cookie);
+                connections.answers.push((cookie, Err(why)));
+            }
+            Completion::Connected { id, credit, .. } => {
                 if let Some(known) = connections.known.get_mut(&id) {
-                    known.open = true;
+                    (known.open, known.granted) = (true, credit);
+                }
+            }
+            Completion::Credit { id, credit } => {
+                if let Some(known) = connections.known.get_mut(&id) {
+                    known.granted = credit;
                 }
             }
             Completion::Ended { id, how } => {

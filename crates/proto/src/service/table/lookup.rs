@@ -3,6 +3,7 @@
 use super::{Bound, Pick, Table};
 use crate::address::ServiceAddress;
 use crate::id::PortAddress;
+use crate::mix::{STRIDE, mix};
 use smallvec::SmallVec;
 
 /// How a port chooses among those that serve what it sends to.
@@ -62,16 +63,6 @@ fn draw(key: u64, bound: &Bound) -> u64 {
     let seed = mix(key ^ mix(bound.node.0 ^ mix(bound.key)));
     let draws = (0..bound.weight.max(1) as u64).map(|n| mix(seed.wrapping_add(n.wrapping_mul(STRIDE))));
     draws.max().unwrap_or(seed)
-}
-
-const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// SplitMix64: every bit of the result depends on every bit of the input.
-fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(STRIDE);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::link::send::NewTrain;
 use crate::session::receive::Taken;
+use crate::wire::Frame;
 
 /// Enters `packets` packets of `bytes` each as sent by the first link.
 pub(super) fn sent(session: &mut Session, packets: u8, bytes: u16) {
@@ -332,6 +333,37 @@ fn a_link_that_was_heard_of_since_is_not_dead_because_its_peer_once_said_so() {
 }
 
 #[test]
+fn who_asks_for_connections_and_confirms_no_answer_is_not_answered_for_ever() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    // Nobody listens, so each is to be refused by a control frame.
+    let ask = |session: &mut Session, number: u32| {
+        let connect = wire::Connect {
+            control: number,
+            end: PortId::accepting_end(number + 1),
+            from: PortId(5),
+            to: PortId(6),
+            class: 0,
+            stream: false,
+            credit: (0, 0),
+            service: None,
+        };
+        with_cx(&config, |cx| session.frame(cx, 0, &Frame::Connect(connect)))
+    };
+    let most = limits::CONTROL_FRAMES_MAX as u32;
+    for number in 0..2_000 {
+        let taken = ask(&mut session, number);
+        assert_eq!(taken, if number < most { Taken::Yes } else { Taken::No }, "connection {number}");
+    }
+    assert_eq!(session.control.lens(), (limits::CONTROL_FRAMES_MAX, 0), "nothing is kept of the others");
+    // What was lost of the peer's questions comes again, and one answer that is confirmed makes room for one more.
+    assert_eq!(ask(&mut session, 7), Taken::Yes);
+    while session.control.take(100).is_some() {}
+    session.control.confirm(0);
+    assert_eq!((ask(&mut session, most), ask(&mut session, most + 1)), (Taken::Yes, Taken::No));
+}
+
+#[test]
 fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
     let config = Config::new(NodeId(1), Incarnation(1));
     let mut session = session(&config, &[(Active, 0)]);
@@ -351,7 +383,7 @@ fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
         [FLOW, other].map(|k| s.sending.flows.get(s.sending.by_key[&k]).unwrap().retry_at() > NOW)
     };
     assert_eq!(waits(&session), [true; 2]);
-    session.on_credit(&wire::Credit { port: FLOW.to, messages: 5_000, bytes: 1 << 30 });
+    session.raise_credit(&wire::Credit { port: FLOW.to, messages: 5_000, bytes: 1 << 30 });
     assert_eq!(waits(&session), [false, true]);
 }
 
