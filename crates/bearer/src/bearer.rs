@@ -124,6 +124,11 @@ pub trait Bearer: Send {
     /// `thorough`. An error is one of the socket itself, never one that a peer or a router can cause.
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize>;
 
+    /// The descriptor `fd` of [`Bearer::fds`] is readable: whether the next `recv` that is not thorough reads from it first.
+    fn prefer(&mut self, _fd: RawFd) -> bool {
+        false
+    }
+
     /// Like `recv`, for what others sent by `broadcast`. A bearer may hear its own beacons.
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize>;
 
@@ -180,6 +185,9 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
         (**self).recv(batch, thorough)
+    }
+    fn prefer(&mut self, fd: RawFd) -> bool {
+        (**self).prefer(fd)
     }
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
         (**self).recv_beacons(batch)

@@ -25,7 +25,7 @@ mod trouble;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use polyrail_sys::udp::{RecvQueue, UdpSocket};
 
@@ -256,6 +256,11 @@ impl Bearer for UdpBearer {
             express.note_idle(sum == 0);
         }
         Ok(sum)
+    }
+
+    fn prefer(&mut self, fd: RawFd) -> bool {
+        // Express frames and datagrams are read together.
+        self.express.is_none() && self.sockets.prefer(fd)
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {

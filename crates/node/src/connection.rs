@@ -284,7 +284,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Sends no more. The other side sees the end after what was sent; it may still answer.
     pub fn finish(&self) {
         self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, false).is_ok());
-        self.port.drive();
+        self.port.hand_in();
     }
 
     fn check_sending(&self) -> Result<(), SendError> {
@@ -455,12 +455,15 @@ impl<P: Deref<Target = Port>> Drop for Connection<P> {
         if self.port.check_fork().is_err() {
             return;
         }
-        let over = self.look(&self.port, |known| known.over.is_some()).unwrap_or(true);
-        if !over {
-            self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, true).is_ok());
+        // When both sides have sent all, and it was read, nothing is left to say: it is over once that is confirmed.
+        let all_done = |known: &Known| known.ended && known.sent_all && known.arrivals.is_empty();
+        let is_over = |known: &Known| known.over.is_some() || all_done(known);
+        if self.look(&self.port, is_over).unwrap_or(true) {
+            return self.port.client.borrow_mut().forget(self.id);
         }
+        self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, true).is_ok());
         self.port.client.borrow_mut().forget(self.id);
-        self.port.drive();
+        self.port.hand_in();
     }
 }
 

@@ -41,6 +41,7 @@ use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use store::EngineStore;
 use tap::Tap;
@@ -52,6 +53,8 @@ pub enum Look {
     Busy,
     /// At every socket.
     Everywhere,
+    /// At those that [`Engine::woken`] was told of.
+    Ready,
     /// At no socket: the kernel watches them for whoever is about to sleep.
     Inside,
 }
@@ -90,7 +93,7 @@ impl Budget {
     /// For the last turn before a sleep that anything to read will end.
     pub const SLEEPY: Budget = Budget { look: Look::Inside, ..Budget::THOROUGH };
     /// For the first turn after such a sleep.
-    pub const WOKEN: Budget = Budget { look: Look::Everywhere, ..Budget::USUAL };
+    const WOKEN: Budget = Budget { look: Look::Ready, ..Budget::USUAL };
 }
 
 /// What a turn did, and what it would like next.
@@ -137,6 +140,8 @@ pub struct Engine {
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
+    /// Descriptors that ended the last sleep, with the numbers of their bearers.
+    ready: Vec<(usize, RawFd)>,
     /// A bearer had no room at the last try.
     any_blocked: bool,
     /// The last turn left something that could have gone on.
@@ -169,6 +174,7 @@ impl Engine {
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
+            ready: Vec::new(),
             any_blocked: false,
             unfinished: false,
             closing: Vec::new(),

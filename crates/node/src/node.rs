@@ -196,7 +196,7 @@ impl Node {
                 break;
             }
             let tick = Some((now_ns() + 5_000_000).min(until));
-            if self.shared.drive.poll(Sleeper::Other, tick, &mut || false) == Slept::NoSeat {
+            if self.shared.drive.poll(Sleeper::Other, tick, &mut || false, &|| ()) == Slept::NoSeat {
                 std::thread::yield_now();
             }
         }

@@ -591,6 +591,12 @@ impl Port {
         sent
     }
 
+    /// Has the engine take what was handed in.
+    pub(crate) fn hand_in(&self) {
+        self.shared.drive.send(now_ns());
+        self.pace.borrow_mut().close = 0;
+    }
+
     pub(crate) fn drive(&self) {
         self.shared.drive.inline();
         self.pace.borrow_mut().close = 0;
@@ -633,7 +639,10 @@ impl Port {
             self.client.borrow().pair.client_bell.cancel();
             return true;
         }
-        let slept = self.shared.drive.poll(Sleeper::Port, until_ns, &mut || done(self));
+        let awake = || {
+            self.client.borrow().pair.client_bell.cancel();
+        };
+        let slept = self.shared.drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
         if slept != Slept::NoSeat {
             self.client.borrow().pair.client_bell.cancel();
             self.shared.drive.left_seat();

@@ -144,7 +144,7 @@ impl Subscription {
     /// Sleeps on the engine's descriptors, or at the bell while another thread does.
     fn drive_until(&mut self, until_ns: Option<u64>) {
         let (drive, id) = (&self.shared.drive, self.id);
-        let slept = drive.poll(Sleeper::Port, until_ns, &mut || !drive.engine().is_waited_for(id));
+        let slept = drive.poll(Sleeper::Port, until_ns, &mut || !drive.engine().is_waited_for(id), &|| ());
         if slept == Slept::NoSeat {
             let tick = now_ns() + NO_SEAT_NS;
             self.sleep_until(Some(until_ns.map_or(tick, |until| until.min(tick))));

@@ -64,6 +64,17 @@ struct DataSockets {
     fds: Vec<(usize, RawFd)>,
 }
 
+/// What a sleep ends by.
+#[derive(Default)]
+struct Sleep {
+    /// The rare events, then the data sockets.
+    set: PollSet,
+    /// Those sockets, with the numbers of their bearers.
+    data: Vec<(usize, RawFd)>,
+    /// Those of them that ended the last sleep.
+    ready: Vec<(usize, RawFd)>,
+}
+
 /// The engine with what its drivers share.
 pub(crate) struct Drive {
     engine: Mutex<Engine>,
@@ -76,7 +87,7 @@ pub(crate) struct Drive {
     wake: EventFd,
     data: Mutex<DataSockets>,
     data_joined: OnceLock<()>,
-    sleeper: Mutex<PollSet>,
+    sleeper: Mutex<Sleep>,
     /// Who sleeps on the descriptors: see [`Sleeper`].
     polling: AtomicU64,
     /// When the sleeper wakes by itself at the latest.
@@ -208,13 +219,20 @@ impl Drive {
     }
 
     /// Sleeps until something happens, and handles it; at most until `until_ns`. Asks `done` once more before: what the
-    /// caller waits for may have been done by others. A port's thread has to announce itself at its doorbell first.
-    pub(crate) fn poll(&self, who: Sleeper, until_ns: Option<u64>, done: &mut dyn FnMut() -> bool) -> Slept {
+    /// caller waits for may have been done by others. A port's thread has to announce itself at its doorbell first, and
+    /// withdraws that by `awake`, or it would be rung for what it is told by its own turn.
+    pub(crate) fn poll(
+        &self,
+        who: Sleeper,
+        until_ns: Option<u64>,
+        done: &mut dyn FnMut() -> bool,
+        awake: &dyn Fn(),
+    ) -> Slept {
         let seat = self.polling.compare_exchange(NOBODY, who as u64, Ordering::AcqRel, Ordering::Relaxed);
         if seat.is_err() {
             return Slept::NoSeat;
         }
-        let mut set = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
+        let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
         let (work, until_ns) = {
             let mut engine = self.lock();
             let work = engine.turn(now_ns(), Budget::SLEEPY);
@@ -223,7 +241,7 @@ impl Drive {
             self.armed_ns.store(deadline_ns, Ordering::Relaxed);
             self.watched.store(blocked_bits(&engine), Ordering::Relaxed);
             self.refresh(&engine);
-            self.watch(&engine, &mut set);
+            self.watch(&engine, &mut sleep);
             if self.data_joined.get().is_some() {
                 self.hand_over(&engine, work, now_ns());
             }
@@ -236,10 +254,12 @@ impl Drive {
         // Handing over may have taken the call to end for one that was answered by the turn.
         let ends = who == Sleeper::Other && self.is_stopping();
         if !is_done && !ends && work.drained && work.done == 0 && !self.has_missed() {
-            let rare = self.sleep(&mut set, until_ns);
+            let rare = self.sleep(&mut sleep, until_ns);
+            awake();
             let mut engine = self.lock();
             let now_ns = now_ns();
-            let work = engine.turn(now_ns, if rare { Budget::THOROUGH } else { Budget::WOKEN });
+            let work =
+                if rare { engine.turn(now_ns, Budget::THOROUGH) } else { engine.woken(now_ns, &sleep.ready) };
             if self.data_joined.get().is_some() {
                 self.hand_over(&engine, work, now_ns);
             }
@@ -250,21 +270,27 @@ impl Drive {
     }
 
     /// Lists what ends a sleep: the rare events first.
-    fn watch(&self, engine: &Engine, set: &mut PollSet) {
-        set.clear();
-        set.add(self.epoll.as_raw_fd(), false);
+    fn watch(&self, engine: &Engine, sleep: &mut Sleep) {
+        sleep.set.clear();
+        sleep.set.add(self.epoll.as_raw_fd(), false);
+        sleep.data.clear();
+        sleep.data.extend_from_slice(&self.data.lock().unwrap_or_else(|e| e.into_inner()).fds);
         let full: Vec<RawFd> = engine.full_fds().collect();
-        for &(_, fd) in &self.data.lock().unwrap_or_else(|e| e.into_inner()).fds {
-            set.add(fd, full.contains(&fd));
+        for &(_, fd) in &sleep.data {
+            sleep.set.add(fd, full.contains(&fd));
         }
     }
 
     /// Sleeps; whether it ended, among others, by one of the rare events.
-    fn sleep(&self, set: &mut PollSet, until_ns: u64) -> bool {
+    fn sleep(&self, sleep: &mut Sleep, until_ns: u64) -> bool {
+        let Sleep { set, data, ready } = sleep;
         let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns()));
         // An interrupted sleep is as good as an ended one.
         let _ = set.wait(timeout_ns);
         let rare = set.is_ready(0);
+        let sockets = data.iter().enumerate();
+        ready.clear();
+        ready.extend(sockets.filter(|(at, _)| set.is_ready(at + 1)).map(|(_, socket)| *socket));
         if rare {
             self.clear_rare();
         }
@@ -334,7 +360,7 @@ impl Drive {
             } else if moved {
                 quiet_ticks = 0;
                 self.rest(false);
-            } else if self.poll(Sleeper::Other, None, &mut || false) == Slept::NoSeat {
+            } else if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat {
                 self.rest(false);
             }
         }

@@ -226,6 +226,13 @@ impl Sockets {
         self.all.iter().map(|data| data.socket.queued_bytes().unwrap_or(0)).sum()
     }
 
+    /// Makes the socket `fd` the one that is read first; false if there is none.
+    pub fn prefer(&mut self, fd: RawFd) -> bool {
+        let index = self.all.iter().position(|data| data.socket.as_raw_fd() == fd);
+        self.hot = index.unwrap_or(self.hot);
+        index.is_some()
+    }
+
     pub fn fds(&self) -> Vec<RawFd> {
         self.all.iter().map(|data| data.socket.as_raw_fd()).collect()
     }

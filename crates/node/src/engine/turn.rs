@@ -11,6 +11,7 @@ use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
 use std::io::IoSlice;
+use std::os::fd::RawFd;
 
 /// Quiet sockets are looked at so often: each empty look is a system call.
 const QUIET_SPAN: Duration = Duration::us(20);
@@ -59,6 +60,14 @@ impl Engine {
         work
     }
 
+    /// The first turn after a sleep that these descriptors ended, each with the number of its bearer. The kernel has seen
+    /// the others empty.
+    pub fn woken(&mut self, now_ns: u64, ready: &[(usize, RawFd)]) -> Work {
+        self.ready.clear();
+        self.ready.extend_from_slice(ready);
+        self.turn(now_ns, Budget::WOKEN)
+    }
+
     /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
     #[inline(never)]
     fn settle(&mut self, now: Instant, work: &mut Work) {
@@ -86,9 +95,13 @@ impl Engine {
             }
             let everywhere = match budget.look {
                 Look::Everywhere => true,
-                Look::Inside => due,
+                Look::Inside | Look::Ready => due,
                 Look::Busy => due || now.since(entry.looked_at) >= QUIET_SPAN,
             };
+            if budget.look == Look::Ready && !everywhere {
+                self.receive_ready(index, now, budget, work);
+                continue;
+            }
             let near = index == self.hot && budget.look == Look::Busy && !budget.sending;
             if near || everywhere {
                 self.receive_from(index, now, budget, (everywhere, thorough), work);
@@ -97,6 +110,19 @@ impl Engine {
                 self.receive_rare(index, now, thorough, work);
             }
         }
+    }
+
+    /// Reads what the descriptors have that ended a sleep.
+    fn receive_ready(&mut self, index: usize, now: Instant, budget: Budget, work: &mut Work) {
+        for at in 0..self.ready.len() {
+            let (bearer, fd) = self.ready[at];
+            if bearer == index {
+                let narrow = self.bearers[index].bearer.prefer(fd);
+                self.receive_from(index, now, budget, (!narrow, false), work);
+                self.take_notices(index, now);
+            }
+        }
+        self.bearers[index].looked_at = now;
     }
 
     /// What may wait is looked for when everything is, for most turns are to be short.

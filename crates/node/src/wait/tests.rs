@@ -177,10 +177,15 @@ impl World {
     fn sleep(&mut self, name: &str, mut cause: impl FnMut(&mut World)) {
         let (drive, until) = (self.drive.clone(), now_ns() + PATIENCE_NS);
         self.client.pair.client_bell.prepare();
-        let slept = drive.poll(Sleeper::Port, Some(until), &mut || {
-            cause(self);
-            false
-        });
+        let slept = drive.poll(
+            Sleeper::Port,
+            Some(until),
+            &mut || {
+                cause(self);
+                false
+            },
+            &|| (),
+        );
         self.client.pair.client_bell.cancel();
         assert_eq!(slept, Slept::Over);
         assert!(now_ns() < until, "{name}: slept all the same");
@@ -190,7 +195,8 @@ impl World {
     fn sleeps_on(&self) -> bool {
         (0..100).any(|_| {
             let until = now_ns() + 1_000_000;
-            self.drive.poll(Sleeper::Other, Some(until), &mut || false) == Slept::Over && now_ns() >= until
+            self.drive.poll(Sleeper::Other, Some(until), &mut || false, &|| ()) == Slept::Over
+                && now_ns() >= until
         })
     }
 
@@ -282,7 +288,7 @@ fn whatever_happens_ends_the_sleep_in_the_seat() {
 fn what_was_done_in_the_last_moment_needs_no_sleep() {
     let world = World::new();
     let until = now_ns() + PATIENCE_NS;
-    assert_eq!(world.drive.poll(Sleeper::Port, Some(until), &mut || true), Slept::Done);
+    assert_eq!(world.drive.poll(Sleeper::Port, Some(until), &mut || true, &|| ()), Slept::Done);
     assert!(now_ns() < until);
 }
 
@@ -372,13 +378,14 @@ fn a_program_is_woken_at_the_deadline_that_another_thread_has_left() {
             world.connect();
         }
         let until = Some(now_ns() + PATIENCE_NS);
-        world.drive.poll(Sleeper::Port, until, &mut || {
+        let last_moment = &mut || {
             if asleep {
                 world.connect();
                 world.drive.wake();
             }
             !asleep
-        });
+        };
+        world.drive.poll(Sleeper::Port, until, last_moment, &|| ());
         program.sleep("a deadline");
     }
 }
@@ -409,7 +416,7 @@ fn the_helper_does_not_fall_asleep_if_it_is_to_stop() {
     world.drive.stop();
     let (tell, told) = mpsc::channel();
     let own = world.drive.clone();
-    std::thread::spawn(move || tell.send(own.poll(Sleeper::Other, None, &mut || false)));
+    std::thread::spawn(move || tell.send(own.poll(Sleeper::Other, None, &mut || false, &|| ())));
     let slept = told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("it sleeps");
     assert_eq!(slept, Slept::Over);
 }

@@ -261,7 +261,8 @@ impl Session {
         if entry.stage == Stage::Waiting {
             return self.refuse_waiting(cx, end, RefusedConnect::NotAllowed);
         }
-        let news = sent_all && !entry.sent_all || deaf && !entry.deaf;
+        // To a peer that has sent all it is no news that nobody listens any more.
+        let news = sent_all && !entry.sent_all || deaf && !entry.deaf && !entry.end_told;
         entry.sent_all |= sent_all;
         entry.deaf |= deaf;
         let (sent_all, deaf, messages) = (entry.sent_all, entry.deaf, entry.sent as u32);

@@ -66,6 +66,8 @@ pub(crate) struct Known {
     pub(crate) taken_in: bool,
     /// The other side has accepted, or we have.
     pub(crate) open: bool,
+    /// We have sent all.
+    pub(crate) sent_all: bool,
     /// The other side has sent all.
     pub(crate) ended: bool,
     /// The other side receives no more.
@@ -92,8 +94,8 @@ pub(crate) struct Connections {
     /// Answers to `connect`, by cookie.
     answers: Vec<(u64, Answer)>,
     asked: u64,
-    /// What the first messages of questions without an answer cost, by cookie.
-    first_costs: Vec<(u64, u64)>,
+    /// Of questions without an answer that take a message along: the cookie, what the message costs, whether it is the last.
+    firsts: Vec<(u64, u64, bool)>,
     /// Those of which more was read than the engine knows, for want of room in the queue.
     untold: Vec<ConnectionId>,
     /// Those of which something may be read, each once.
@@ -101,9 +103,10 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    fn take_first_cost(&mut self, cookie: u64) -> Option<u64> {
-        let at = self.first_costs.iter().position(|(of, _)| *of == cookie)?;
-        Some(self.first_costs.swap_remove(at).1)
+    fn take_first(&mut self, cookie: u64) -> Option<(u64, bool)> {
+        let at = self.firsts.iter().position(|(of, ..)| *of == cookie)?;
+        let (_, cost, last) = self.firsts.swap_remove(at);
+        Some((cost, last))
     }
 }
 
@@ -159,7 +162,7 @@ impl Client {
         let command = Command::Connect { to, class, stream, first, last, cookie };
         self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
         if let Some((_, len)) = first {
-            self.connections.first_costs.push((cookie, cost_of(len)));
+            self.connections.firsts.push((cookie, cost_of(len), last));
             self.sent += 1;
             self.pair.words.accepted.store(self.sent);
         }
@@ -226,7 +229,11 @@ impl Client {
 
     /// Says that no more is sent, no more received, or both; refuses a connection that waits.
     pub fn shut_down(&mut self, id: ConnectionId, sent_all: bool, deaf: bool) -> Result<(), Blocked> {
-        self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)
+        self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)?;
+        if let Some(known) = self.connections.known.get_mut(&id) {
+            known.sent_all |= sent_all;
+        }
+        Ok(())
     }
 
     /// A connection, unless it is forgotten.
@@ -307,14 +314,15 @@ impl Client {
             }
             Completion::Connecting { cookie, id, peer, credit } => {
                 let mut known = Known { taken_in: true, granted: credit, ..Known::default() };
-                if let Some(cost) = connections.take_first_cost(cookie) {
+                if let Some((cost, last)) = connections.take_first(cookie) {
                     known.charge(cost);
+                    known.sent_all = last;
                 }
                 connections.known.insert(id, known);
                 connections.answers.push((cookie, Ok((id, peer))));
             }
             Completion::NotConnecting { cookie, why } => {
-                connections.take_first_cost(cookie);
+                connections.take_first(cookie);
                 connections.answers.push((cookie, Err(why)));
             }
             Completion::Connected { id, credit, .. } => {
