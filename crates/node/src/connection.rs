@@ -3,6 +3,7 @@
 use crate::clock::now_ns;
 use crate::engine::client::Arrival;
 use crate::engine::client::connections::{Known, Request, Wish};
+use crate::engine::client::gathering::GATHERED_BYTES_MAX;
 use crate::engine::command::NotConnecting;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
 use crate::message::Message;
@@ -19,6 +20,9 @@ use std::time::Duration;
 
 /// How long [`Port::connect`] waits for the other side to accept.
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Shorter writes of a stream share packets, which is as good as putting them together.
+const GATHERED_BYTES_MIN: usize = 4_096;
 
 /// How to connect: see [`Port::connect_with`].
 #[derive(Clone, Copy, Debug)]
@@ -269,6 +273,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Sends a copy of `bytes`, or gives up with [`SendError::Blocked`].
     pub fn send_timeout(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<(), SendError> {
         self.check_sending()?;
+        if self.stream && bytes.len() >= GATHERED_BYTES_MIN {
+            return self.port.write(self.id, self.class, bytes, timeout);
+        }
         self.port.send_with(Destination::Connection(self.id), self.class, None, bytes, timeout)
     }
 
@@ -474,16 +481,17 @@ impl<P: Deref<Target = Port>> io::Read for Connection<P> {
 }
 
 impl<P: Deref<Target = Port>> io::Write for Connection<P> {
-    /// Takes all of `bytes`, in messages of 64 KiB.
+    /// Takes all of `bytes`, in messages of 256 KiB at most.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for piece in bytes.chunks(EAGER_BYTES_MAX as usize) {
+        for piece in bytes.chunks(GATHERED_BYTES_MAX) {
             self.send(piece).map_err(io::Error::other)?;
         }
         Ok(bytes.len())
     }
 
-    /// Nothing is held back.
+    /// What was written leaves now, also if more would have been put with it.
     fn flush(&mut self) -> io::Result<()> {
+        self.port.drive();
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use crate::clock::now_ns;
 use crate::config::Wait;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
+use crate::engine::client::gathering::{GATHERED_BYTES_MAX, Gathered};
 use crate::engine::client::{Arrival, Envelope};
 use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
 use crate::message::Message;
@@ -12,7 +13,7 @@ use crate::readiness::Readiness;
 use crate::wait::{Sleeper, Slept};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::PortAddress;
+use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use polyrail_proto::service::Lookup;
@@ -53,6 +54,10 @@ struct Pace {
     driven_at_ns: u64,
     /// Batches in a row that followed each other closely.
     close: u32,
+    /// When the last write of a stream returned.
+    written_ns: u64,
+    /// Writes of streams in a row that followed each other closely.
+    writes: u32,
 }
 
 /// Sends this far apart (nanoseconds) are a flood.
@@ -88,6 +93,13 @@ impl Pace {
             return (span > BATCH_SPAN_NS).then_some(now);
         }
         None
+    }
+
+    /// Notes that a write of a stream begins; whether its writer has hardly done anything else for a while.
+    fn note_write(&mut self) -> bool {
+        let close = now_ns().saturating_sub(self.written_ns) < FLOOD_GAP_NS;
+        self.writes = if close { self.writes.saturating_add(1) } else { 0 };
+        self.writes >= FLOOD_RUN
     }
 
     fn driven(&mut self) {
@@ -589,6 +601,47 @@ impl Port {
         let sent = send();
         self.held.set(false);
         sent
+    }
+
+    /// Sends a part of a stream. Of a writer that does nothing else so much is put together that it pays to send it.
+    pub(crate) fn write(
+        &self,
+        id: ConnectionId,
+        class: Class,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), SendError> {
+        let to = Destination::Connection(id);
+        let gathers = bytes.len() <= GATHERED_BYTES_MAX && self.client.borrow().gathers();
+        let written = if self.pace.borrow_mut().note_write() && gathers {
+            self.gather(id, class, bytes, timeout)
+        } else {
+            self.send_with(to, class, None, bytes, timeout)
+        };
+        self.pace.borrow_mut().written_ns = now_ns();
+        written
+    }
+
+    fn gather(
+        &self,
+        id: ConnectionId,
+        class: Class,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), SendError> {
+        self.check_send(Destination::Connection(id))?;
+        let mut gathered = self.client.borrow_mut().gather(id, class, bytes).ok();
+        if gathered.is_none() {
+            self.wait_until(deadline(timeout), |port| {
+                gathered = port.client.borrow_mut().gather(id, class, bytes).ok();
+                gathered.is_some()
+            });
+        }
+        if gathered.ok_or(SendError::Blocked)? == Gathered::HandedIn {
+            self.shared.drive.send(now_ns());
+            self.pace.borrow_mut().driven();
+        }
+        Ok(())
     }
 
     /// Has the engine take what was handed in.

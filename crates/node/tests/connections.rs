@@ -338,3 +338,49 @@ fn a_server_is_told_of_which_connection_there_is_something_to_read() {
     assert_eq!(server.next_readable(Some(PATIENCE)), Some(pairs[5].0.id()), "an end is something, too");
     assert_eq!(recv(&pairs[5].0), None);
 }
+
+/// Byte `at` of the stream that the tests write.
+fn byte(at: usize) -> u8 {
+    (at % 251) as u8 ^ (at >> 16) as u8
+}
+
+/// Reads `bytes` bytes of that stream.
+fn read_all<P: Deref<Target = Port>>(connection: &Connection<P>, bytes: usize) {
+    let (mut at, mut room) = (0, vec![0; 100_000]);
+    while at < bytes {
+        let read = connection.read_timeout(&mut room, PATIENCE).unwrap();
+        assert!(read > 0, "it ends after {at} bytes");
+        let wrong = room[..read].iter().enumerate().find(|(i, b)| **b != byte(at + i));
+        assert_eq!(wrong, None, "byte {at} and on");
+        at += read;
+    }
+    assert_eq!(at, bytes, "no more came than was written");
+}
+
+#[test]
+fn what_a_busy_writer_writes_arrives_as_it_was_and_also_if_it_goes_silent() {
+    let (nodes, server, _client) = two_nodes();
+    let sizes = [65_536, 65_536, 4_096, 262_144, 100_000, 65_535, 17, 65_536, 300_000, 5_000];
+    let rounds = 40;
+    let total = rounds * sizes.iter().sum::<usize>();
+    let written: Vec<u8> = (0..total).map(byte).collect();
+    let all_read = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let streaming = Connect { stream: true, ..Connect::default() };
+            let asking = nodes[1].connect(SERVICE, &streaming).unwrap();
+            let mut rest = &written[..];
+            for size in sizes.iter().cycle().take(rounds * sizes.len()) {
+                let (now, later) = rest.split_at(*size);
+                asking.send(now).unwrap();
+                rest = later;
+            }
+            // From now on nobody calls the port that has written.
+            all_read.wait();
+        });
+        let answering = server.accept_timeout(PATIENCE).unwrap();
+        read_all(&answering, total);
+        all_read.wait();
+        assert_eq!(answering.read_timeout(&mut [0; 9], PATIENCE).unwrap_or(0), 0, "nothing comes behind it");
+    });
+}

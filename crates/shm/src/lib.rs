@@ -20,6 +20,7 @@ pub mod doorbell;
 mod futex;
 #[cfg(all(test, loom))]
 mod loom_models;
+pub mod open_entry;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
@@ -37,6 +38,7 @@ mod words;
 pub use arena::{ArenaAllocator, ArenaReleaser};
 pub use counter::{Word, WordView};
 pub use doorbell::Doorbell;
+pub use open_entry::{OpenEntry, OpenEntryView};
 #[cfg(not(loom))]
 pub use pool::{Buffer, Exhausted, Pool};
 #[cfg(not(loom))]

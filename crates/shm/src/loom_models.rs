@@ -10,6 +10,7 @@ use loom::thread;
 use crate::arena::{ArenaAllocator, ArenaPlace, ArenaReleaser, BLOCK_BYTES};
 use crate::counter::{Word, WordView};
 use crate::doorbell::Doorbell;
+use crate::open_entry::{OPEN_ENTRY_BYTES, OpenEntry, OpenEntryView};
 use crate::ring::{Consumer, Entry, Producer, ring_bytes};
 use crate::segment::Segment;
 use crate::sync::cpu_relax;
@@ -155,5 +156,33 @@ fn a_block_is_written_again_only_after_its_reader_has_finished() {
         reading.join().unwrap();
         assert_eq!(allocator.reclaim(), BLOCK_BYTES);
         assert_eq!(allocator.blocks_lost(), 0);
+    });
+}
+
+#[test]
+fn an_open_entry_goes_to_one_side_with_all_that_was_said() {
+    loom::model(|| {
+        let segment = Segment::private(OPEN_ENTRY_BYTES as usize).unwrap();
+        let mut client = OpenEntry::new(&segment, 0).unwrap();
+        let mut engine = OpenEntryView::new(&segment, 0).unwrap();
+        let writing = thread::spawn(move || {
+            client.open(&entry(1), 1);
+            let mut own = 2;
+            if !client.extend(2) {
+                client.open(&entry(2), 1);
+                own = 1;
+            }
+            if client.close() { own } else { 0 }
+        });
+        let mut taken = 0;
+        for _ in 0..2 {
+            if let Some((entry, len)) = engine.look().and_then(|seen| engine.take(seen)) {
+                assert_eq!(entry, [entry[0]; 8], "whole");
+                assert!(entry[0] == 1 || len == 1);
+                taken += len;
+            }
+        }
+        assert_eq!(taken + writing.join().unwrap(), 2, "each byte once");
+        assert_eq!(engine.look(), None);
     });
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::arena::{ArenaAllocator, ArenaReleaser};
 use crate::counter::{Word, WordView};
 use crate::doorbell::Doorbell;
+use crate::open_entry::{OpenEntry, OpenEntryView};
 use crate::ring::{Consumer, Producer};
 use crate::segment::{Segment, invalid};
 pub use layout::Sizes;
@@ -60,6 +61,8 @@ impl QueuePair {
 pub struct Client {
     /// Commands to the engine.
     pub sq: Producer,
+    /// A command that grows until it is taken.
+    pub open: OpenEntry,
     /// Completions from the engine.
     pub cq: Consumer,
     /// What is sent: allocated here, released by the engine.
@@ -130,6 +133,7 @@ impl Client {
         };
         Some(Client {
             sq: Producer::new(segment, layout.sq, layout.sizes.sq_entries)?,
+            open: OpenEntry::new(segment, control::OPEN_ENTRY)?,
             cq: Consumer::new(segment, layout.cq, layout.sizes.cq_entries)?,
             tx: ArenaAllocator::new(segment, layout.tx)?,
             rx: ArenaReleaser::new(segment, layout.rx)?,
@@ -147,6 +151,8 @@ impl Client {
 pub struct Engine {
     /// Commands of the client.
     pub sq: Consumer,
+    /// A command of the client that grows until it is taken.
+    pub open: OpenEntryView,
     /// Completions to the client.
     pub cq: Producer,
     /// What the client sends: allocated there, released here.
@@ -208,6 +214,7 @@ impl Engine {
         };
         Some(Engine {
             sq: Consumer::new(segment, layout.sq, layout.sizes.sq_entries)?,
+            open: OpenEntryView::new(segment, control::OPEN_ENTRY)?,
             cq: Producer::new(segment, layout.cq, layout.sizes.cq_entries)?,
             tx: ArenaReleaser::new(segment, layout.tx)?,
             rx: ArenaAllocator::new(segment, layout.rx)?,

@@ -10,6 +10,7 @@ use polyrail_proto::node::Destination;
 use polyrail_proto::service::BindError;
 use polyrail_proto::time::Instant;
 use polyrail_shm::arena::BLOCK_BYTES;
+use polyrail_shm::open_entry::Seen;
 
 /// Answers to bind and unbind.
 pub const ANSWER_OK: u8 = 0;
@@ -29,8 +30,14 @@ impl Engine {
         for index in 0..self.store.len() {
             let Some(slot) = self.store.slot(index) else { continue };
             let consumed = slot.has_consumed();
+            // What it is to follow was submitted before it was opened, so it is looked for first and taken last. A thread
+            // that writes a stream will hand it in itself.
+            let open = if budget.sending { None } else { slot.pair.open.look() };
             if slot.has_commands() {
                 count += self.take_commands(index, now, budget);
+            }
+            if let Some(open) = open {
+                count += self.take_open(index, now, open);
             }
             if consumed {
                 count += self.take_consumed(index);
@@ -56,12 +63,34 @@ impl Engine {
         let Some(slot) = self.store.slot(index) else { return count };
         slot.pair.sq.commit();
         if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
+            if let Some(open) = slot.pair.open.look() {
+                count += self.take_open(index, now, open);
+            }
+            let Some(slot) = self.store.slot(index) else { return count };
             slot.closing = true;
             count += 1;
             self.node.close_port(now, port, &mut self.store);
             self.closing.push(port);
         }
         count
+    }
+
+    /// Takes what a client has gathered so far of a stream, if all that it submitted before was taken.
+    #[inline(never)]
+    fn take_open(&mut self, index: usize, now: Instant, open: Seen) -> u32 {
+        let Some(slot) = self.store.slot(index) else { return 0 };
+        if !slot.pair.sq.is_empty() || slot.closing {
+            return 0;
+        }
+        let (port, Some((entry, open_len))) = (slot.port, slot.pair.open.take(open)) else { return 0 };
+        match Command::decode(&entry) {
+            Some(Command::Send { to, class, tag, body, cookie, .. }) => {
+                let len = open_len as u64;
+                self.command(now, index, port, Command::Send { to, class, tag, body, len, cookie });
+            }
+            _ => self.fail(port, 0, FailureCode::Invalid),
+        }
+        1
     }
 
     #[inline(never)]

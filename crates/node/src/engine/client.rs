@@ -2,12 +2,14 @@
 //! they are.
 
 pub mod connections;
+pub mod gathering;
 
 use super::admission::CLIENT_CLOSING;
 use super::command::{Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use connections::Connections;
+use gathering::Gathering;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
@@ -105,6 +107,7 @@ pub struct Client {
     kept: VecDeque<Arrival>,
     lent: Lent,
     connections: Connections,
+    gathering: Option<Gathering>,
 }
 
 /// Buffers of our own that messages under way occupy.
@@ -160,6 +163,7 @@ impl Client {
             kept: VecDeque::new(),
             lent: Lent::default(),
             connections: Connections::default(),
+            gathering: None,
         }
     }
 
@@ -198,7 +202,7 @@ impl Client {
         bytes: &[u8],
     ) -> Result<u64, Blocked> {
         let len = bytes.len() as u64;
-        if self.pair.sq.free() == 0 || !self.may_send(to, len) {
+        if !self.is_ready(to, len) {
             return Err(Blocked);
         }
         if let Some(spacing) = self.spacing.filter(|_| len > EAGER_BYTES_MAX) {
@@ -208,6 +212,16 @@ impl Client {
         let offset = self.alloc(len).ok_or(Blocked)?;
         self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
         self.submit(to, class, tag, Body::Arena(offset), len)
+    }
+
+    /// Whether a message may be handed in now.
+    fn is_ready(&mut self, to: Destination, len: u64) -> bool {
+        if let Destination::Connection(id) = to
+            && self.close_gathered(id).is_err()
+        {
+            return false;
+        }
+        self.pair.sq.free() > 0 && self.may_send(to, len)
     }
 
     /// Memory of the arena. What was full is looked through again only once a message has been completed: whoever waits
@@ -245,7 +259,7 @@ impl Client {
         buffer: Buffer,
     ) -> Result<u64, Buffer> {
         let len = buffer.len() as u64;
-        if self.pair.sq.free() == 0 || !self.may_send(to, len) {
+        if !self.is_ready(to, len) {
             return Err(buffer);
         }
         if let Some(spacing) = self.spacing

@@ -11,7 +11,7 @@ use crate::segment::{PAGE_BYTES, Segment, invalid};
 const MAGIC: u64 = u64::from_le_bytes(*b"polyrail");
 
 /// Changes with every change of this file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Most bytes of one arena: 64 GiB.
 const ARENA_BYTES_MAX: u64 = 1 << 36;
@@ -32,6 +32,8 @@ pub(super) mod control {
     pub const STATE: u64 = 528;
     /// Written every turn: alone, so that it disturbs no one who waits for the others.
     pub const ENGINE_TURNS: u64 = 640;
+    /// Two lines.
+    pub const OPEN_ENTRY: u64 = 768;
 }
 
 /// How large the parts of a queue pair are.

@@ -229,6 +229,7 @@ impl Client {
 
     /// Says that no more is sent, no more received, or both; refuses a connection that waits.
     pub fn shut_down(&mut self, id: ConnectionId, sent_all: bool, deaf: bool) -> Result<(), Blocked> {
+        self.close_gathered(id)?;
         self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)?;
         if let Some(known) = self.connections.known.get_mut(&id) {
             known.sent_all |= sent_all;
