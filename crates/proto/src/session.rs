@@ -101,8 +101,8 @@ struct Receiving {
     last: Option<(FlowKey, u32)>,
     credits: Slab<GivenCredit>,
     credit_of: BTreeMap<PortId, u32>,
-    /// Some credit is to be told.
-    news: bool,
+    /// Credit that is to be told, each once.
+    untold: VecDeque<u32>,
     transfers: Slab<ReceiveTransfer>,
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
@@ -539,8 +539,9 @@ impl Session {
         let starved =
             left < 2 * limits::EAGER_BYTES_MAX && more > 0 || left_messages < 2 && more_messages > 0;
         if starved || more >= (left / 2).max(4_096) || more_messages >= (left_messages / 2).max(16) {
-            given.dirty = true;
-            self.receiving.news = true;
+            if !std::mem::replace(&mut given.dirty, true) {
+                self.receiving.untold.push_back(*key);
+            }
             self.quiet.stir();
         }
     }

@@ -213,9 +213,9 @@ impl Session {
         }
         if let Some(key) = self.receiving.credit_of.get(&port)
             && let Some(given) = self.receiving.credits.get_mut(*key)
+            && !std::mem::replace(&mut given.dirty, true)
         {
-            given.dirty = true;
-            self.receiving.news = true;
+            self.receiving.untold.push_back(*key);
         }
     }
 }

@@ -193,7 +193,7 @@ impl Session {
         own || link.usable()
             && (!self.schedule.is_empty()
                 || self.control.ready()
-                || self.receiving.news
+                || !self.receiving.untold.is_empty()
                 || !self.receiving.cts.is_empty()
                 || !self.receiving.refuse.is_empty())
     }
@@ -460,17 +460,11 @@ impl Session {
             fill.train.with_head(|head| cts.emit(head));
             fill.item(Item::Cts { transfer: TransferId(number) });
         }
-        if !std::mem::take(&mut self.receiving.news) {
-            return;
-        }
-        for (_, given) in self.receiving.credits.iter_mut() {
-            if !given.dirty {
-                continue;
-            }
-            if fill.room() < wire::Credit::BYTES {
-                self.receiving.news = true;
-                break;
-            }
+        while fill.room() >= wire::Credit::BYTES {
+            let Some(key) = self.receiving.untold.pop_front() else { break };
+            // It may be gone, or the answer to a question for a connection may have said it.
+            let given = self.receiving.credits.get_mut(key).filter(|given| given.dirty);
+            let Some(given) = given else { continue };
             given.dirty = false;
             (given.told_bytes, given.told_messages) = (given.limit_bytes, given.limit_messages);
             let credit = wire::Credit {

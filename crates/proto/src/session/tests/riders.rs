@@ -60,7 +60,7 @@ fn an_acknowledgement_that_is_not_due_rides_with_what_leaves_anyway() {
         ("a grant", true, &|s| grant(s)),
         ("a notice", true, &notice),
         ("nothing", false, &|_| ()),
-        ("news of nothing", false, &|s| s.receiving.news = true),
+        ("news of credit that is gone", false, &|s| s.receiving.untold.push_back(9)),
         ("messages for which there is no room", false, &|s| {
             fill_window(&mut s.links[0], 1 << 20);
             send(s, 8);
