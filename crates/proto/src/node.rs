@@ -354,6 +354,7 @@ impl Node {
         if !session.notices.is_empty()
             || session.closed_by_peer.is_some()
             || !session.credit_wanted.is_empty()
+            || session.lags
         {
             self.after_packet(now, slot, store);
         }
@@ -368,6 +369,10 @@ impl Node {
         if session.closed_by_peer.is_some() {
             return self.end_session(now, slot, store, true);
         }
+        if session.lags && session.control_has_room() {
+            self.tell_names(slot);
+        }
+        let Some(session) = &mut self.slots[slot].session else { return };
         for port in std::mem::take(&mut session.credit_wanted) {
             self.refresh_credit(port, store);
         }
@@ -421,6 +426,10 @@ impl Node {
             session.handle_timeout(cx!(self, now, store));
             // A node stopped for long before its first turn has not lost itself.
             if session.is_lost(now) && self.loopback != Some(session.index) {
+                self.end_session(now, slot, store, false);
+            } else if session.behind {
+                // What the peer has not been told is forgotten. A new session begins with what there is.
+                self.post_close(now, slot, 1);
                 self.end_session(now, slot, store, false);
             }
         }

@@ -7,9 +7,6 @@ use crate::id::{NodeId, PortId};
 use crate::service::{Behind, BindError, Feed, NotBound, Replica, Step};
 use crate::session::Notice;
 
-/// Records per frame, so that a frame fits a packet of the smallest size.
-const RECORDS_PER_FRAME: usize = 24;
-
 impl Node {
     /// Binds `port` to a range of services; known to peers at once if the scope is the cluster.
     pub fn bind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
@@ -67,22 +64,24 @@ impl Node {
 
     /// Hands a session what it has not been told of our log, as far as its control log has room.
     pub(super) fn tell_names(&mut self, slot: usize) {
-        let (origin, incarnation) = (self.config.node, self.config.incarnation);
         let Some(session) = &mut self.slots[slot].session else { return };
-        if session.peer.node == origin || !session.announced {
+        if session.peer.node == self.config.node || !session.announced {
             return;
         }
         let mut feed = session.feed.take().unwrap_or_else(|| Feed::new(&self.log));
-        while session.control_has_room() {
+        loop {
+            let room = session.bindings_room(feed.next());
             let mut records = Vec::new();
-            match feed.take(&self.log, RECORDS_PER_FRAME, &mut records) {
-                Ok(Some(log_seq)) => {
-                    session.notify(Notice::Bindings { origin, incarnation, log_seq, records })
-                }
+            match feed.take(&self.log, room, &mut records) {
+                Ok(Some(log_seq)) => session.tell_bindings(&self.config, log_seq, records),
                 Ok(None) => break,
-                Err(Behind) => unreachable!("the log is trimmed only up to what every feed still needs"),
+                Err(Behind) => {
+                    session.behind = true;
+                    break;
+                }
             }
         }
+        session.lags = !feed.is_done(&self.log);
         session.feed = Some(feed);
     }
 

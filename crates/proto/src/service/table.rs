@@ -163,7 +163,7 @@ struct Record {
 /// The bindings of one range, by node and key, and whose turn it is.
 #[derive(Clone, Debug, Default)]
 struct Service {
-    bounds: Vec<Bound>,
+    bounds: SmallVec<[Bound; 1]>,
     own_turn: Turn,
     cluster_turn: Turn,
     any_turn: Turn,

@@ -105,6 +105,12 @@ impl Control {
         self.pending.push_back(Pending { notice, confirmed: false });
     }
 
+    /// The notice that was queued last, if it has never left: what belongs to it may still join it.
+    pub fn last_unsent(&mut self) -> Option<&mut Notice> {
+        let unsent = (self.sent as usize) < self.pending.len();
+        self.pending.back_mut().filter(|_| unsent).map(|pending| &mut pending.notice)
+    }
+
     /// The number that the next notice gets.
     pub fn end(&self) -> u32 {
         self.base.wrapping_add(self.pending.len() as u32)
