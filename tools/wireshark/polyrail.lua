@@ -33,6 +33,7 @@ local RMA_STATUS = { [0] = "done", "go on", "no such region", "not allowed", "ou
 local MEMBER_STATUS = { [0] = "alive", "suspect", "down" }
 local ACCEPT_REASONS = { [0] = "none", "backlog full", "nobody listens", "not allowed" }
 local REJECT_REASONS = { "port closed", "owner died", "rejected by the owner" }
+local DIGEST_SAYS = { [0] = "state", "anew", "again" }
 local GROUP_KINDS = { [0] = "join", "leave", "credit" }
 local PARAMETERS = { [0] = "padding", "NAME", "BEARER", "COOKIE", [0x80] = "KEYS" }
 local CONTENTS = { [0] = "packet", "question", "answer" }
@@ -166,7 +167,7 @@ field("uint32", "rma.notify_port", "Port to notify")
 field("uint32", "rma.immediate", "Immediate", base.HEX)
 field("uint16", "rma.status", "Status", base.DEC, RMA_STATUS)
 field("uint64", "rma.value", "Value", base.HEX)
-field("uint64", "digest.round", "Round", base.DEC)
+field("uint8", "digest.says", "Says", base.DEC, DIGEST_SAYS, 0x03)
 field("uint64", "digest.log_seq", "Log number", base.DEC)
 field("uint64", "digest.hash", "Hash", base.HEX)
 field("uint8", "member.status", "Status", base.DEC, MEMBER_STATUS)
@@ -494,6 +495,10 @@ local function bindings(c, flags, len)
     records(RECORD, 40, BINDINGS_MAX, "Record", range_of_record)(c, flags, len)
 end
 
+local function name_digest(c, flags)
+    if flags:bitfield(6, 2) == 3 then c:fault("value", c.start + 1) end
+end
+
 local function multicast(c, flags, len)
     local offset, tagged = c.tvb(c.start + 28, 4):le_uint(), flags:bitfield(4, 1) == 1
     if tagged and offset ~= 0 then c:fault("value", c.start + 1) end
@@ -588,8 +593,9 @@ local FRAMES = {
     }, {}, data },
     [0x10] = { "BINDINGS", { "control", 4, "bindings.origin", 8, "bindings.incarnation", 8, "bindings.log_seq", 8 },
         {}, bindings },
-    [0x11] = { "NAME_DIGEST", { "rsv", 4, "digest.round", 8 }, {},
-        records({ "node", 8, "incarnation", 8, "digest.log_seq", 8, "digest.hash", 8 }, 32, 2048, "Origin") },
+    [0x11] = { "NAME_DIGEST", {
+        "control", 4, "node", 8, "incarnation", 8, "digest.log_seq", 8, "digest.hash", 8,
+    }, { "digest.says" }, nil, name_digest },
     [0x12] = { "MEMBER", { "rsv", 4 }, {}, records({
         "node", 8, "incarnation", 8, "member.status", 1, "member.hops", 1, "rsv", 2, "member.age_ms", 4,
     }, 24, 2730, "Rumour") },
@@ -638,7 +644,7 @@ local BITS = {
     class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, has_crc = 0x80,
     ["probe.kind"] = 0x0f, ["probe.carrier"] = 0x80, ["rma.kind"] = 0x0f, ["rma.notify"] = 0x10,
     ["connect.stream"] = 0x04, ["connect.service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
-    ["shutdown.abort"] = 0x04, ["group.kind"] = 0x03,
+    ["shutdown.abort"] = 0x04, ["digest.says"] = 0x03, ["group.kind"] = 0x03,
 }
 
 local function has_unknown_bits(flags, names)

@@ -21,6 +21,7 @@ macro_rules! cx {
 
 mod barrier;
 mod connections;
+mod digests;
 mod discovery;
 mod handshake;
 mod multicast;
@@ -37,7 +38,7 @@ use crate::link::LinkSpec;
 use crate::mix::{STRIDE, mix};
 use crate::port::Port;
 use crate::service::{Log, Replica, Subscriptions, Table};
-use crate::session::{Cx, Outcome, Session};
+use crate::session::{Cx, Notice, Outcome, Session};
 use crate::stats::Drops;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
@@ -363,7 +364,10 @@ impl Node {
     /// What a packet asks of the node as a whole.
     fn after_packet(&mut self, now: Instant, slot: usize, store: &mut dyn Store) {
         while let Some(notice) = self.slots[slot].session.as_mut().and_then(|s| s.notices.pop_front()) {
-            self.on_bindings(slot, notice);
+            match notice {
+                Notice::Digest(digest) => self.on_digest(slot, &digest),
+                bindings => self.on_bindings(slot, bindings),
+            }
         }
         let Some(session) = &mut self.slots[slot].session else { return };
         if session.closed_by_peer.is_some() {
@@ -596,6 +600,7 @@ impl Node {
                 self.extend_session(now, slot);
             }
             self.tell_names(slot);
+            self.tell_digest(now, slot);
         }
     }
 

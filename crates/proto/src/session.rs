@@ -28,7 +28,7 @@ use crate::link::send::Item;
 use crate::link::state::{LinkEvent, Transition};
 use crate::link::{Link, LinkSpec};
 use crate::port::Port;
-use crate::service::{Feed, Table};
+use crate::service::{Digests, Feed, Table};
 use crate::slab::Slab;
 use crate::stats::{Drops, SessionStats};
 use crate::store::Store;
@@ -172,6 +172,7 @@ pub struct Session {
     pub announced: bool,
     /// What the peer has still to be told of our bindings.
     pub(crate) feed: Option<Feed>,
+    pub(crate) digests: Digests,
     /// It has not been told all of them, for the window of control frames was full.
     pub(crate) lags: bool,
     /// It lags so far that the log no longer has what it has not been told.
@@ -232,6 +233,7 @@ impl Session {
             stats: SessionStats::default(),
             announced: false,
             feed: None,
+            digests: Digests::default(),
             lags: false,
             behind: false,
             notices: VecDeque::new(),

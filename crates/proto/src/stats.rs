@@ -31,6 +31,8 @@ pub struct Drops {
     pub late_message: u64,
     /// Messages that came before the connection or its answer, by another link: refused, to come again.
     pub early_message: u64,
+    /// All that was known of a peer's bindings, because it was not what the peer had said.
+    pub names_diverged: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
 }

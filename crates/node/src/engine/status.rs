@@ -207,6 +207,7 @@ impl Engine {
             refused_connection,
             late_message,
             early_message,
+            names_diverged,
             opening,
         } = *self.node.drops();
         [
@@ -224,6 +225,7 @@ impl Engine {
             ("refused-connection", refused_connection),
             ("late-message", late_message),
             ("early-message", early_message),
+            ("names-diverged", names_diverged),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]

@@ -1,10 +1,10 @@
 //! Bindings of own ports, and what peers say of theirs (protocol.md §7).
 
-use super::Node;
+use super::{Node, digests};
 use crate::address::{Scope, ServiceRange};
 use crate::event::Event;
 use crate::id::{NodeId, PortId};
-use crate::service::{Behind, BindError, Feed, NotBound, Replica, Step};
+use crate::service::{Applied, Behind, BindError, Feed, NotBound, Replica, Step};
 use crate::session::Notice;
 
 impl Node {
@@ -75,6 +75,10 @@ impl Node {
             match feed.take(&self.log, room, &mut records) {
                 Ok(Some(log_seq)) => session.tell_bindings(&self.config, log_seq, records),
                 Ok(None) => break,
+                Err(Behind) if digests::compares(session) => {
+                    self.tell_anew(slot);
+                    return self.tell_names(slot);
+                }
                 Err(Behind) => {
                     session.behind = true;
                     break;
@@ -94,22 +98,36 @@ impl Node {
             return;
         }
         let replica = self.replicas.entry(origin).or_insert_with(|| Replica::new(incarnation));
+        if replica.asked {
+            return;
+        }
         let skip = match replica.apply(log_seq, records.len()) {
             Step::Apply(skip) => skip,
             Step::Duplicate => return,
             Step::Gap => {
                 self.drops.violation += 1;
-                return;
+                return self.ask_again(slot);
             }
         };
         for record in records.iter().skip(skip) {
-            self.table.apply(origin, record);
+            #[cfg(feature = "planted")]
+            if self.config.planted(crate::planted::Planted::LostWithdrawal)
+                && record.op == crate::wire::BindingOp::Withdraw
+                && record.key.is_multiple_of(4)
+            {
+                continue;
+            }
+            replica.cut |= self.table.apply(origin, record) == Applied::Full;
         }
         self.on_names_changed();
     }
 
     pub(super) fn forget_names_of(&mut self, node: NodeId) {
         self.replicas.remove(&node);
+        #[cfg(feature = "planted")]
+        if self.config.planted(crate::planted::Planted::StalePublication) {
+            return self.table.purge_all_but_first(node);
+        }
         if !self.table.purge(node).is_empty() {
             self.on_names_changed();
         }

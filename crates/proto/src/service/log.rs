@@ -25,6 +25,8 @@ pub struct Log {
     first: u64,
     operations: VecDeque<Binding>,
     live: BTreeMap<u64, Binding>,
+    /// Sum of the hashes of what lives.
+    hash: u64,
 }
 
 impl Default for Log {
@@ -36,7 +38,7 @@ impl Default for Log {
 impl Log {
     /// An empty log. The first operation will be number 1.
     pub fn new() -> Self {
-        Log { first: 1, operations: VecDeque::new(), live: BTreeMap::new() }
+        Log { first: 1, operations: VecDeque::new(), live: BTreeMap::new(), hash: 0 }
     }
 
     /// Publishes the binding `key`; returns the operation's number. Bindings of node scope do not belong here.
@@ -44,18 +46,25 @@ impl Log {
         let record = Binding { op: BindingOp::Publish, range, port, key, scope: Scope::Cluster, weight };
         let old = self.live.insert(key, record);
         assert!(old.is_none(), "the keys of bindings are unique for the life of a node");
+        self.hash = self.hash.wrapping_add(record.hash());
         self.push(record)
     }
 
     /// Withdraws the binding `key`; returns the operation's number, or `None` if it is not published.
     pub fn withdraw(&mut self, key: u64) -> Option<u64> {
         let record = self.live.remove(&key)?;
+        self.hash = self.hash.wrapping_sub(record.hash());
         Some(self.push(Binding { op: BindingOp::Withdraw, ..record }))
     }
 
     /// Number of the last operation; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.first + self.operations.len() as u64 - 1
+    }
+
+    /// The sum of the hashes of all bindings that live: what every replica's should be.
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// The operations from number `seq` on, with their numbers.
@@ -110,7 +119,7 @@ impl Snapshot {
     /// is filled at the end by withdrawals of a binding that never was.
     fn take(&mut self, log: &Log, max: usize, out: &mut Vec<Binding>) {
         let (before, count) = (out.len(), self.left.min(max as u64) as usize);
-        if self.after < self.last {
+        if self.after < self.last && count > 0 {
             let rest = log.live.range((Excluded(self.after), Included(self.last)));
             out.extend(rest.take(count).map(|(_, record)| *record));
             self.after = out[before..].last().map_or(self.last, |record| record.key);
@@ -200,12 +209,16 @@ pub struct Replica {
     pub incarnation: Incarnation,
     /// Number of the last operation applied; `None` before the first.
     pub applied: Option<u64>,
+    /// It was found to be wrong, and the log was asked for again: what comes before that begins is of no use.
+    pub asked: bool,
+    /// Records found no room, so it is no wonder if it is not what it should be.
+    pub cut: bool,
 }
 
 impl Replica {
     /// A replica of a log of which nothing is known yet.
     pub fn new(incarnation: Incarnation) -> Self {
-        Replica { incarnation, applied: None }
+        Replica { incarnation, applied: None, asked: false, cut: false }
     }
 
     /// Takes in that `count` records from number `log_seq` on are here, and says what to do with them.

@@ -90,6 +90,12 @@ impl Bound {
     pub fn address(&self) -> PortAddress {
         PortAddress { node: self.node, port: self.port }
     }
+
+    /// What it adds to the hash of its node's bindings.
+    fn hash(&self, range: ServiceRange) -> u64 {
+        let &Bound { port, key, scope, weight, .. } = self;
+        Binding { op: BindingOp::Publish, range, port, key, scope, weight }.hash()
+    }
 }
 
 /// A binding that came or went.
@@ -136,6 +142,8 @@ pub struct Table {
     levels: BTreeMap<u32, [u32; LEVELS]>,
     records: BTreeMap<(NodeId, u64), Record>,
     own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
+    /// What each other node has bound, as a sum of hashes.
+    hashes: BTreeMap<NodeId, u64>,
     next_key: u64,
     generation: u64,
     /// What changed since it was asked for; nothing is kept while nobody wants to know.
@@ -186,6 +194,7 @@ impl Table {
             levels: BTreeMap::new(),
             records: BTreeMap::new(),
             own_records: BTreeSet::new(),
+            hashes: BTreeMap::new(),
             next_key: 1,
             generation: 0,
             changes: None,
@@ -272,6 +281,14 @@ impl Table {
             self.remove(node, *key);
         }
         gone.into_iter().map(|(_, port, range)| (port, range)).collect()
+    }
+
+    /// Forgets what `node` has bound, but for one binding (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn purge_all_but_first(&mut self, node: NodeId) {
+        let records = self.records.range((node, 0)..=(node, u64::MAX));
+        let keys: Vec<u64> = records.map(|(id, _)| id.1).skip(1).collect();
+        keys.into_iter().for_each(|key| self.remove(node, key));
     }
 
     /// All ports bound to `address`, each once, sorted.
@@ -390,6 +407,11 @@ impl Table {
         self.records.is_empty()
     }
 
+    /// The sum of the hashes of all that another node has bound, as this table has it (protocol.md §7.2).
+    pub fn hash_of(&self, node: NodeId) -> u64 {
+        self.hashes.get(&node).copied().unwrap_or(0)
+    }
+
     /// Grows with every change.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -409,6 +431,10 @@ impl Table {
         }
         let record = Record { range, port: bound.port, scope: bound.scope };
         self.records.insert((bound.node, bound.key), record);
+        if bound.node != self.own {
+            let sum = self.hashes.entry(bound.node).or_default();
+            *sum = sum.wrapping_add(bound.hash(range));
+        }
         self.generation += 1;
     }
 
@@ -421,6 +447,12 @@ impl Table {
         let Some(service) = self.services.get_mut(&place) else { return };
         if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
             let bound = service.bounds.remove(at);
+            if let Some(sum) = self.hashes.get_mut(&node) {
+                *sum = sum.wrapping_sub(bound.hash(record.range));
+                if *sum == 0 {
+                    self.hashes.remove(&node);
+                }
+            }
             if let Some(changes) = &mut self.changes {
                 let (range, alone) = (record.range, service.bounds.is_empty());
                 changes.push(Change { op: BindingOp::Withdraw, range, bound, alone });

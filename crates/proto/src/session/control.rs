@@ -19,6 +19,8 @@ pub enum Notice {
         /// The records.
         records: Vec<Binding>,
     },
+    /// What a replica of a binding log should look like.
+    Digest(wire::NameDigest),
     /// A port of the sender is gone.
     PortClosed(PortId),
     /// News of a link.
@@ -36,6 +38,7 @@ impl Notice {
     pub fn bytes(&self) -> usize {
         match self {
             Notice::Bindings { records, .. } => wire::Bindings::emitted_bytes(records.len()),
+            Notice::Digest(_) => wire::NameDigest::BYTES,
             Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
             Notice::Connect(_) => wire::Connect::BYTES,
             Notice::Accept(_) => wire::Accept::BYTES,
@@ -49,6 +52,7 @@ impl Notice {
             Notice::Bindings { origin, incarnation, log_seq, records } => {
                 wire::Bindings::emit(number, *origin, *incarnation, *log_seq, records, out);
             }
+            Notice::Digest(digest) => wire::NameDigest { control: number, ..*digest }.emit(out),
             Notice::PortClosed(port) => wire::Frame::PortClosed(number, *port).emit(out),
             Notice::LinkSet(link, status, next) => {
                 wire::LinkSet { control: number, link: *link, status: *status, number: *next }.emit(out);

@@ -5,6 +5,7 @@ use super::frame::{BINDINGS_MAX, Binding, BindingOp, Bindings, BindingsIter, kin
 use super::{Fault, Malformed};
 use crate::address::{Scope, ServiceRange};
 use crate::id::{Incarnation, NodeId, PortId};
+use crate::mix::fnv1a;
 
 /// Bytes of one record.
 pub const BINDING_BYTES: usize = 40;
@@ -109,8 +110,18 @@ impl<'a> IntoIterator for &Bindings<'a> {
 }
 
 impl Binding {
+    /// What this binding, as long as it lives, adds to the hash of its log (protocol.md §7.2).
+    pub fn hash(&self) -> u64 {
+        fnv1a(Binding { op: BindingOp::Publish, ..*self }.draft().bytes())
+    }
+
     fn emit(&self, out: &mut Vec<u8>) {
-        Draft::<BINDING_BYTES>::new()
+        self.draft().end(out);
+    }
+
+    fn draft(&self) -> Draft<BINDING_BYTES> {
+        let mut draft = Draft::new();
+        draft
             .u32(self.range.kind)
             .u32(self.range.lower)
             .u32(self.range.upper)
@@ -119,8 +130,8 @@ impl Binding {
             .u8(self.scope as u8)
             .u8(self.op as u8)
             .u8(self.weight)
-            .zero(13)
-            .end(out);
+            .zero(13);
+        draft
     }
 
     fn parse(b: &[u8; BINDING_BYTES]) -> Result<Binding, Malformed> {

@@ -57,6 +57,7 @@ fn what_is_withdrawn_before_its_turn_leaves_no_gap_in_the_numbers() {
     }
     publish(&mut log, 7);
     assert_eq!((feed.needs_from(), feed.has_told(6)), (7, false));
+    assert_eq!(feed.take(&log, 0, &mut records), Ok(None), "there is no room");
     assert_eq!(feed.take(&log, 3, &mut records), Ok(Some(3)));
     assert_eq!(feed.take(&log, 3, &mut records), Ok(Some(6)), "what is left of the snapshot");
     assert_eq!(feed.take(&log, 9, &mut records), Ok(Some(7)));
