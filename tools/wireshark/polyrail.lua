@@ -137,6 +137,7 @@ field("uint64", "binding.key", "Key", base.HEX)
 field("uint8", "binding.scope", "Scope", base.DEC, SCOPES)
 field("uint8", "binding.operation", "Operation", base.DEC, OPERATIONS)
 field("uint8", "binding.weight", "Weight")
+field("bool", "binding.exclusive", "Exclusive", 8, nil, 0x01)
 -- Supervision, §4.11 to §4.14.
 field("uint8", "probe.kind", "Kind", base.DEC, PROBE_KINDS, 0x0f)
 field("bool", "probe.carrier", "Carrier", 8, nil, 0x80)
@@ -466,7 +467,7 @@ end
 
 local RECORD = {
     "binding.kind", 4, "binding.lower", 4, "binding.upper", 4, "binding.port", 4, "binding.key", 8,
-    "binding.scope", 1, "binding.operation", 1, "binding.weight", 1, "rsv", 13,
+    "binding.scope", 1, "binding.operation", 1, "binding.weight", 1, "binding.exclusive", 1, "rsv", 12,
 }
 
 -- Equal parts to the end of a frame, each in a tree of its own.
@@ -488,6 +489,7 @@ end
 
 local function range_of_record(c, at)
     if c.tvb(at + 4, 4):le_uint() > c.tvb(at + 8, 4):le_uint() then c:fault("value", at + 8) end
+    if c.tvb(at + 27, 1):uint() > 1 then c:fault("reserved byte", at + 27) end
 end
 
 local function bindings(c, flags, len)

@@ -332,6 +332,10 @@ impl Session {
 
     /// Queues records of our log from number `log_seq` on, no more than there is room for.
     pub(crate) fn tell_bindings(&mut self, config: &Config, log_seq: u64, mut records: Vec<Binding>) {
+        if self.peer.features & wire::FEATURE_NAMES == 0 {
+            // It would not understand the flag. Its own bindings are not exclusive, and win.
+            records.iter_mut().for_each(|record| record.exclusive = false);
+        }
         match self.control.last_unsent() {
             Some(Notice::Bindings { log_seq: first, records: waiting, .. })
                 if *first + waiting.len() as u64 == log_seq

@@ -150,6 +150,7 @@ fn table() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
         ("padding of a packet", { let mut p = single(0); p.resize(60, 0); with(p, 56, &[1]) }, Reserved, 56),
         ("unused field of credit", with(single(7), 36, &[1]), Reserved, 36),
         ("unused field of a record", with(single(13), 90, &[1]), Reserved, 90),
+        ("unused flag of a record", with(single(13), 83, &[2]), Reserved, 83),
         ("unused field of a reset", with(reset(), 29, &[1]), Reserved, 29),
         ("unused field of init", with(init(), 100, &[1]), Reserved, 100),
     ]

@@ -71,10 +71,10 @@ fn ack() -> impl Strategy<Value = Ack> {
 }
 
 prop_compose! {
-    fn binding()(publish: bool, kind: u32, a: u32, b: u32, port: u32, key: u64, weight: u8) -> Binding {
+    fn binding()(publish: bool, kind: u32, a: u32, b: u32, port: u32, key: u64, weight: u8, exclusive: bool) -> Binding {
         let op = if publish { BindingOp::Publish } else { BindingOp::Withdraw };
         let range = ServiceRange::new(kind, a.min(b), a.max(b));
-        Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
+        Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight, exclusive }
     }
 }
 

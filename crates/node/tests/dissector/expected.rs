@@ -249,6 +249,7 @@ fn of_bindings(b: &Bindings<'_>) -> Values {
             ("binding.scope", 2),
             ("binding.operation", record.op as u64),
             ("binding.weight", u64::from(record.weight)),
+            ("binding.exclusive", u64::from(record.exclusive)),
         ]);
     }
     values

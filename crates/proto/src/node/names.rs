@@ -30,6 +30,24 @@ impl Node {
         Ok(())
     }
 
+    /// Binds `port` to `range` if nobody else is known to have bound any of it: of all nodes, or, if the scope is the node,
+    /// of this one. From then on others are refused, and if another node did the same at the same time, one of the two is
+    /// taken back ([`Event::Unbound`]).
+    pub fn bind_exclusive(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<(), BindError> {
+        let key = self.table.bind_exclusive(port, range, scope)?;
+        if scope == Scope::Cluster {
+            self.log.publish_exclusive(key, port, range);
+        }
+        self.on_names_changed();
+        self.tell_all_names();
+        Ok(())
+    }
+
     /// Takes one matching binding back.
     pub fn unbind(&mut self, port: PortId, range: ServiceRange, scope: Scope) -> Result<(), NotBound> {
         let key = self.table.unbind(port, range, scope)?;
@@ -109,6 +127,7 @@ impl Node {
                 return self.ask_again(slot);
             }
         };
+        let mut beaten = Vec::new();
         for record in records.iter().skip(skip) {
             #[cfg(feature = "planted")]
             if self.config.planted(crate::planted::Planted::LostWithdrawal)
@@ -117,9 +136,28 @@ impl Node {
             {
                 continue;
             }
-            replica.cut |= self.table.apply(origin, record) == Applied::Full;
+            let applied = self.table.apply(origin, record);
+            replica.cut |= applied == Applied::Full;
+            if applied == Applied::Published {
+                beaten.extend(self.table.beaten_by(origin, record));
+            }
         }
+        self.give_way(origin, beaten);
         self.on_names_changed();
+    }
+
+    /// Takes own bindings back that wanted to be the only ones and met others of `by`.
+    fn give_way(&mut self, by: NodeId, keys: Vec<u64>) {
+        if keys.is_empty() {
+            return;
+        }
+        for key in keys {
+            // Several of theirs may have met the same one of ours.
+            let Some((port, range)) = self.table.withdraw(key) else { continue };
+            self.log.withdraw(key);
+            self.events.push_back(Event::Unbound { port, range, by });
+        }
+        self.tell_all_names();
     }
 
     pub(super) fn forget_names_of(&mut self, node: NodeId) {

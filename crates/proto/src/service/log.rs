@@ -43,8 +43,18 @@ impl Log {
 
     /// Publishes the binding `key`; returns the operation's number. Bindings of node scope do not belong here.
     pub fn publish(&mut self, key: u64, port: PortId, range: ServiceRange, weight: u8) -> u64 {
-        let record = Binding { op: BindingOp::Publish, range, port, key, scope: Scope::Cluster, weight };
-        let old = self.live.insert(key, record);
+        let (op, scope, exclusive) = (BindingOp::Publish, Scope::Cluster, false);
+        self.publish_record(Binding { op, range, port, key, scope, weight, exclusive })
+    }
+
+    /// Publishes a binding that wants to be the only one of its range.
+    pub fn publish_exclusive(&mut self, key: u64, port: PortId, range: ServiceRange) -> u64 {
+        let (op, scope, weight, exclusive) = (BindingOp::Publish, Scope::Cluster, 1, true);
+        self.publish_record(Binding { op, range, port, key, scope, weight, exclusive })
+    }
+
+    fn publish_record(&mut self, record: Binding) -> u64 {
+        let old = self.live.insert(record.key, record);
         assert!(old.is_none(), "the keys of bindings are unique for the life of a node");
         self.hash = self.hash.wrapping_add(record.hash());
         self.push(record)
@@ -140,6 +150,7 @@ const NOTHING: Binding = Binding {
     key: 0,
     scope: Scope::Cluster,
     weight: 0,
+    exclusive: false,
 };
 
 impl Feed {

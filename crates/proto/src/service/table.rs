@@ -7,6 +7,7 @@
 //! in use by the kind (one if all its ranges are single instances, at most 33) plus one step per range found;
 //! a change costs O(log n) plus moving the other bindings of the very same range.
 
+mod exclusive;
 mod lookup;
 
 pub use lookup::Lookup;
@@ -37,6 +38,12 @@ pub enum BindError {
     /// The node has [`OWN_BINDINGS_MAX`] bindings.
     #[error("too many bindings")]
     TooMany,
+    /// It wants to be the only one and is not, or somebody else does.
+    #[error("taken by node {by}")]
+    Taken {
+        /// Whose binding is in the way.
+        by: NodeId,
+    },
 }
 
 /// There is no such binding.
@@ -83,6 +90,8 @@ pub struct Bound {
     pub scope: Scope,
     /// Share among the bindings of one service; 0 counts as 1.
     pub weight: u8,
+    /// It wants to be the only one of its range.
+    pub exclusive: bool,
 }
 
 impl Bound {
@@ -93,8 +102,8 @@ impl Bound {
 
     /// What it adds to the hash of its node's bindings.
     fn hash(&self, range: ServiceRange) -> u64 {
-        let &Bound { port, key, scope, weight, .. } = self;
-        Binding { op: BindingOp::Publish, range, port, key, scope, weight }.hash()
+        let &Bound { port, key, scope, weight, exclusive, .. } = self;
+        Binding { op: BindingOp::Publish, range, port, key, scope, weight, exclusive }.hash()
     }
 }
 
@@ -144,6 +153,8 @@ pub struct Table {
     own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
     /// What each other node has bound, as a sum of hashes.
     hashes: BTreeMap<NodeId, u64>,
+    /// Exclusive bindings of each kind that has any.
+    exclusives: BTreeMap<u32, u32>,
     next_key: u64,
     generation: u64,
     /// What changed since it was asked for; nothing is kept while nobody wants to know.
@@ -195,6 +206,7 @@ impl Table {
             records: BTreeMap::new(),
             own_records: BTreeSet::new(),
             hashes: BTreeMap::new(),
+            exclusives: BTreeMap::new(),
             next_key: 1,
             generation: 0,
             changes: None,
@@ -205,7 +217,7 @@ impl Table {
     /// bind the same range again: each binding counts.
     ///
     /// # Errors
-    /// A reserved kind, an inverted range, or too many bindings.
+    /// A reserved kind, an inverted range, too many bindings, or an exclusive one that overlaps it.
     pub fn bind(
         &mut self,
         port: PortId,
@@ -213,6 +225,33 @@ impl Table {
         scope: Scope,
         weight: u8,
     ) -> Result<u64, BindError> {
+        self.admit(range)?;
+        if self.has_exclusive(range.kind) {
+            self.check_taken(range, |bound| bound.exclusive)?;
+        }
+        let bound = Bound { node: self.own, key: self.next_key, port, scope, weight, exclusive: false };
+        Ok(self.insert_own(range, bound))
+    }
+
+    /// The same with a binding that wants to be the only one of its range: of all that this node knows, or, if its scope
+    /// is the node, of the node's own ones.
+    ///
+    /// # Errors
+    /// As above, or any other binding that overlaps it.
+    pub fn bind_exclusive(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<u64, BindError> {
+        self.admit(range)?;
+        let own = self.own;
+        self.check_taken(range, |bound| scope == Scope::Cluster || bound.node == own || bound.exclusive)?;
+        let bound = Bound { node: own, key: self.next_key, port, scope, weight: 1, exclusive: true };
+        Ok(self.insert_own(range, bound))
+    }
+
+    fn admit(&self, range: ServiceRange) -> Result<(), BindError> {
         if range.kind < USER_KIND_MIN {
             return Err(BindError::Reserved);
         }
@@ -222,11 +261,14 @@ impl Table {
         if self.own_records.len() >= OWN_BINDINGS_MAX {
             return Err(BindError::TooMany);
         }
-        let key = self.next_key;
+        Ok(())
+    }
+
+    fn insert_own(&mut self, range: ServiceRange, bound: Bound) -> u64 {
         self.next_key += 1;
-        self.own_records.insert((port, range, scope, key));
-        self.insert(range, Bound { node: self.own, key, port, scope, weight });
-        Ok(key)
+        self.own_records.insert((bound.port, range, bound.scope, bound.key));
+        self.insert(range, bound);
+        bound.key
     }
 
     /// Takes back the oldest binding of an own port to exactly this range and scope; returns its key.
@@ -253,7 +295,7 @@ impl Table {
 
     /// Applies a record of `node`'s log.
     pub fn apply(&mut self, node: NodeId, record: &Binding) -> Applied {
-        let Binding { range, port, key, scope, weight, .. } = *record;
+        let Binding { range, port, key, scope, weight, exclusive, .. } = *record;
         if node == self.own || range.lower > range.upper || scope != Scope::Cluster {
             return Applied::Refused;
         }
@@ -262,7 +304,7 @@ impl Table {
             BindingOp::Publish if known => Applied::Unchanged,
             BindingOp::Publish if self.records.len() >= BINDINGS_MAX => Applied::Full,
             BindingOp::Publish => {
-                self.insert(range, Bound { node, key, port, scope, weight });
+                self.insert(range, Bound { node, key, port, scope, weight, exclusive });
                 Applied::Published
             }
             BindingOp::Withdraw if known => {
@@ -429,6 +471,9 @@ impl Table {
         if let Some(changes) = &mut self.changes {
             changes.push(Change { op: BindingOp::Publish, range, bound, alone: service.bounds.len() == 1 });
         }
+        if bound.exclusive {
+            *self.exclusives.entry(range.kind).or_default() += 1;
+        }
         let record = Record { range, port: bound.port, scope: bound.scope };
         self.records.insert((bound.node, bound.key), record);
         if bound.node != self.own {
@@ -443,10 +488,12 @@ impl Table {
         if node == self.own {
             self.own_records.remove(&(record.port, record.range, record.scope, key));
         }
+        let mut exclusive = false;
         let place = place_of(record.range);
         let Some(service) = self.services.get_mut(&place) else { return };
         if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
             let bound = service.bounds.remove(at);
+            exclusive = bound.exclusive;
             if let Some(sum) = self.hashes.get_mut(&node) {
                 *sum = sum.wrapping_sub(bound.hash(record.range));
                 if *sum == 0 {
@@ -461,6 +508,9 @@ impl Table {
         if service.bounds.is_empty() {
             self.services.remove(&place);
             self.forget_place(place);
+        }
+        if exclusive {
+            self.forget_exclusive(record.range.kind);
         }
         self.generation += 1;
     }

@@ -10,6 +10,8 @@ use crate::mix::fnv1a;
 /// Bytes of one record.
 pub const BINDING_BYTES: usize = 40;
 const FIXED_BYTES: usize = 32;
+/// Flag of a record.
+const EXCLUSIVE: u8 = 1 << 0;
 
 impl<'a> Bindings<'a> {
     /// The records, in the order of the log.
@@ -130,7 +132,8 @@ impl Binding {
             .u8(self.scope as u8)
             .u8(self.op as u8)
             .u8(self.weight)
-            .zero(13);
+            .u8(if self.exclusive { EXCLUSIVE } else { 0 })
+            .zero(12);
         draft
     }
 
@@ -147,8 +150,12 @@ impl Binding {
             2 => BindingOp::Withdraw,
             _ => return Err(fault(Fault::Value, 25)),
         };
-        expect_zero(b, 27, BINDING_BYTES)?;
+        if b[27] & !EXCLUSIVE != 0 {
+            return Err(fault(Fault::Reserved, 27));
+        }
+        expect_zero(b, 28, BINDING_BYTES)?;
+        let exclusive = b[27] & EXCLUSIVE != 0;
         let (port, key) = (PortId(u32_at(b, 12)), u64_at(b, 16));
-        Ok(Binding { op, range, port, key, scope: Scope::Cluster, weight: b[26] })
+        Ok(Binding { op, range, port, key, scope: Scope::Cluster, weight: b[26], exclusive })
     }
 }

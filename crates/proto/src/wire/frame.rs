@@ -227,6 +227,8 @@ pub struct Binding {
     pub scope: Scope,
     /// Share among several bindings of one service (0 counts as 1).
     pub weight: u8,
+    /// It wants to be the only one of its range (protocol.md §7.4).
+    pub exclusive: bool,
 }
 
 /// Most records in one BINDINGS frame.

@@ -213,6 +213,7 @@ fn put_bindings(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
             key: random.odd_number(),
             scope: Scope::Cluster,
             weight: random.next() as u8,
+            exclusive: random.one_in(4),
         });
     }
     let honest = !random.one_in(6);

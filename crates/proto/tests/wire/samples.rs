@@ -41,8 +41,9 @@ pub fn bindings() -> [Binding; 2] {
         key: 0x0A0B,
         scope: Scope::Cluster,
         weight: 3,
+        exclusive: true,
     };
-    [publish, Binding { op: BindingOp::Withdraw, weight: 0, ..publish }]
+    [publish, Binding { op: BindingOp::Withdraw, weight: 0, exclusive: false, ..publish }]
 }
 
 /// A BINDINGS frame of `bindings()`, as bytes.

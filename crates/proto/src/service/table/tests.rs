@@ -14,7 +14,7 @@ pub(super) fn port(n: u32) -> PortId {
 }
 
 fn record(op: BindingOp, range: ServiceRange, port: u32, key: u64, weight: u8) -> Binding {
-    Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
+    Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight, exclusive: false }
 }
 
 pub(super) fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
@@ -344,7 +344,7 @@ fn changes_are_kept_only_for_whoever_wants_them() {
             (BindingOp::Withdraw, range, port(2), true)
         ]
     );
-    let last = Bound { node: OWN, key, port: port(2), scope: Scope::Node, weight: 3 };
+    let last = Bound { node: OWN, key, port: port(2), scope: Scope::Node, weight: 3, exclusive: false };
     assert_eq!(changes[2].bound, last);
     assert_eq!(table.take_changes(), []);
     table.keep_changes(false);
