@@ -251,7 +251,7 @@ impl Subject for EngineNode {
                     Some(id) => out.push(Happening::Failed { id: *id, reason: reason(code) }),
                     None => out.push(Happening::Failed { id: u64::MAX, reason: reason(code) }),
                 },
-                Some(Arrival::Answer(_) | Arrival::Sorted) => {}
+                Some(Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Unbound(..) | Arrival::Sorted) => {}
             }
         }
     }

@@ -208,6 +208,8 @@ impl Engine {
             late_message,
             early_message,
             names_diverged,
+            names_full,
+            bindings_refused,
             opening,
         } = *self.node.drops();
         [
@@ -226,6 +228,8 @@ impl Engine {
             ("late-message", late_message),
             ("early-message", early_message),
             ("names-diverged", names_diverged),
+            ("names-full", names_full),
+            ("bindings-refused", bindings_refused),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]

@@ -21,7 +21,8 @@ impl Node {
         scope: Scope,
         weight: u8,
     ) -> Result<(), BindError> {
-        let key = self.table.bind(port, range, scope, weight)?;
+        let bound = self.table.bind(port, range, scope, weight);
+        let key = self.count_refusal(bound)?;
         if scope == Scope::Cluster {
             self.log.publish(key, port, range, weight);
         }
@@ -39,13 +40,19 @@ impl Node {
         range: ServiceRange,
         scope: Scope,
     ) -> Result<(), BindError> {
-        let key = self.table.bind_exclusive(port, range, scope)?;
+        let bound = self.table.bind_exclusive(port, range, scope);
+        let key = self.count_refusal(bound)?;
         if scope == Scope::Cluster {
             self.log.publish_exclusive(key, port, range);
         }
         self.on_names_changed();
         self.tell_all_names();
         Ok(())
+    }
+
+    fn count_refusal(&mut self, bound: Result<u64, BindError>) -> Result<u64, BindError> {
+        self.drops.bindings_refused += u64::from(bound == Err(BindError::TooMany));
+        bound
     }
 
     /// Takes one matching binding back.
@@ -137,7 +144,10 @@ impl Node {
                 continue;
             }
             let applied = self.table.apply(origin, record);
-            replica.cut |= applied == Applied::Full;
+            if applied == Applied::Full {
+                replica.cut = true;
+                self.drops.names_full += 1;
+            }
             if applied == Applied::Published {
                 beaten.extend(self.table.beaten_by(origin, record));
             }

@@ -14,14 +14,10 @@ pub use lookup::Lookup;
 
 use crate::address::{Scope, ServiceAddress, ServiceRange, USER_KIND_MIN};
 use crate::id::{NodeId, PortAddress, PortId};
+use crate::limits;
 use crate::wire::{Binding, BindingOp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Most bindings of this node (as in TIPC).
-pub const OWN_BINDINGS_MAX: usize = 65_534;
-/// Most bindings of the cluster that a node remembers.
-pub const BINDINGS_MAX: usize = 1 << 20;
 
 const LEVELS: usize = 33;
 
@@ -35,7 +31,7 @@ pub enum BindError {
     /// The first instance is larger than the last.
     #[error("the range is inverted")]
     Inverted,
-    /// The node has [`OWN_BINDINGS_MAX`] bindings.
+    /// The port has [`limits::BINDINGS_PORT_MAX`] bindings, or the node [`limits::BINDINGS_NODE_MAX`].
     #[error("too many bindings")]
     TooMany,
     /// It wants to be the only one and is not, or somebody else does.
@@ -62,7 +58,7 @@ pub enum Applied {
     Unchanged,
     /// Nothing: an inverted range, a binding that is not for the cluster, or one that claims to be ours.
     Refused,
-    /// Nothing: the table holds [`BINDINGS_MAX`] bindings.
+    /// Nothing: there are [`limits::BINDINGS_NODE_MAX`] bindings of that node, or [`limits::BINDINGS_MAX`] in all.
     Full,
 }
 
@@ -151,8 +147,10 @@ pub struct Table {
     levels: BTreeMap<u32, [u32; LEVELS]>,
     records: BTreeMap<(NodeId, u64), Record>,
     own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
-    /// What each other node has bound, as a sum of hashes.
-    hashes: BTreeMap<NodeId, u64>,
+    /// How much each own port has bound.
+    own_ports: BTreeMap<PortId, usize>,
+    /// What each other node has bound.
+    shares: BTreeMap<NodeId, Share>,
     /// Exclusive bindings of each kind that has any.
     exclusives: BTreeMap<u32, u32>,
     next_key: u64,
@@ -177,6 +175,13 @@ struct Record {
     range: ServiceRange,
     port: PortId,
     scope: Scope,
+}
+
+/// All that one node has bound: how much, and the sum of the hashes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    bindings: usize,
+    hash: u64,
 }
 
 /// The bindings of one range, by node and key, and whose turn it is.
@@ -205,7 +210,8 @@ impl Table {
             levels: BTreeMap::new(),
             records: BTreeMap::new(),
             own_records: BTreeSet::new(),
-            hashes: BTreeMap::new(),
+            own_ports: BTreeMap::new(),
+            shares: BTreeMap::new(),
             exclusives: BTreeMap::new(),
             next_key: 1,
             generation: 0,
@@ -225,7 +231,7 @@ impl Table {
         scope: Scope,
         weight: u8,
     ) -> Result<u64, BindError> {
-        self.admit(range)?;
+        self.admit(port, range)?;
         if self.has_exclusive(range.kind) {
             self.check_taken(range, |bound| bound.exclusive)?;
         }
@@ -244,21 +250,22 @@ impl Table {
         range: ServiceRange,
         scope: Scope,
     ) -> Result<u64, BindError> {
-        self.admit(range)?;
+        self.admit(port, range)?;
         let own = self.own;
         self.check_taken(range, |bound| scope == Scope::Cluster || bound.node == own || bound.exclusive)?;
         let bound = Bound { node: own, key: self.next_key, port, scope, weight: 1, exclusive: true };
         Ok(self.insert_own(range, bound))
     }
 
-    fn admit(&self, range: ServiceRange) -> Result<(), BindError> {
+    fn admit(&self, port: PortId, range: ServiceRange) -> Result<(), BindError> {
         if range.kind < USER_KIND_MIN {
             return Err(BindError::Reserved);
         }
         if range.lower > range.upper {
             return Err(BindError::Inverted);
         }
-        if self.own_records.len() >= OWN_BINDINGS_MAX {
+        let of_port = self.own_ports.get(&port).copied().unwrap_or(0);
+        if self.own_records.len() >= limits::BINDINGS_NODE_MAX || of_port >= limits::BINDINGS_PORT_MAX {
             return Err(BindError::TooMany);
         }
         Ok(())
@@ -267,6 +274,7 @@ impl Table {
     fn insert_own(&mut self, range: ServiceRange, bound: Bound) -> u64 {
         self.next_key += 1;
         self.own_records.insert((bound.port, range, bound.scope, bound.key));
+        *self.own_ports.entry(bound.port).or_default() += 1;
         self.insert(range, bound);
         bound.key
     }
@@ -302,7 +310,7 @@ impl Table {
         let known = self.records.contains_key(&(node, key));
         match record.op {
             BindingOp::Publish if known => Applied::Unchanged,
-            BindingOp::Publish if self.records.len() >= BINDINGS_MAX => Applied::Full,
+            BindingOp::Publish if self.is_full_for(node) => Applied::Full,
             BindingOp::Publish => {
                 self.insert(range, Bound { node, key, port, scope, weight, exclusive });
                 Applied::Published
@@ -313,6 +321,11 @@ impl Table {
             }
             BindingOp::Withdraw => Applied::Unchanged,
         }
+    }
+
+    fn is_full_for(&self, node: NodeId) -> bool {
+        let share = self.shares.get(&node).map_or(0, |share| share.bindings);
+        share >= limits::BINDINGS_NODE_MAX || self.records.len() >= limits::BINDINGS_MAX
     }
 
     /// Forgets everything that `node` has bound; returns what it was.
@@ -451,7 +464,7 @@ impl Table {
 
     /// The sum of the hashes of all that another node has bound, as this table has it (protocol.md §7.2).
     pub fn hash_of(&self, node: NodeId) -> u64 {
-        self.hashes.get(&node).copied().unwrap_or(0)
+        self.shares.get(&node).map_or(0, |share| share.hash)
     }
 
     /// Grows with every change.
@@ -477,8 +490,9 @@ impl Table {
         let record = Record { range, port: bound.port, scope: bound.scope };
         self.records.insert((bound.node, bound.key), record);
         if bound.node != self.own {
-            let sum = self.hashes.entry(bound.node).or_default();
-            *sum = sum.wrapping_add(bound.hash(range));
+            let share = self.shares.entry(bound.node).or_default();
+            share.bindings += 1;
+            share.hash = share.hash.wrapping_add(bound.hash(range));
         }
         self.generation += 1;
     }
@@ -487,6 +501,7 @@ impl Table {
         let Some(record) = self.records.remove(&(node, key)) else { return };
         if node == self.own {
             self.own_records.remove(&(record.port, record.range, record.scope, key));
+            self.forget_own(record.port);
         }
         let mut exclusive = false;
         let place = place_of(record.range);
@@ -494,10 +509,11 @@ impl Table {
         if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
             let bound = service.bounds.remove(at);
             exclusive = bound.exclusive;
-            if let Some(sum) = self.hashes.get_mut(&node) {
-                *sum = sum.wrapping_sub(bound.hash(record.range));
-                if *sum == 0 {
-                    self.hashes.remove(&node);
+            if let Some(share) = self.shares.get_mut(&node) {
+                share.bindings -= 1;
+                share.hash = share.hash.wrapping_sub(bound.hash(record.range));
+                if share.bindings == 0 {
+                    self.shares.remove(&node);
                 }
             }
             if let Some(changes) = &mut self.changes {
@@ -513,6 +529,14 @@ impl Table {
             self.forget_exclusive(record.range.kind);
         }
         self.generation += 1;
+    }
+
+    fn forget_own(&mut self, port: PortId) {
+        let Some(count) = self.own_ports.get_mut(&port) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.own_ports.remove(&port);
+        }
     }
 
     fn forget_place(&mut self, place: Place) {
