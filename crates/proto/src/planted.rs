@@ -43,11 +43,13 @@ pub enum Planted {
     LostWithdrawal,
     /// When a session ends, the first binding of its peer stays, and digests do not see it.
     StalePublication,
+    /// A binding that wants to be the only one gives way to no other.
+    KeptExclusive,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 19] = [
+    pub const ALL: [Planted; 20] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -67,5 +69,6 @@ impl Planted {
         Planted::KeptCredit,
         Planted::LostWithdrawal,
         Planted::StalePublication,
+        Planted::KeptExclusive,
     ];
 }

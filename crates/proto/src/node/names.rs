@@ -158,6 +158,10 @@ impl Node {
 
     /// Takes own bindings back that wanted to be the only ones and met others of `by`.
     fn give_way(&mut self, by: NodeId, keys: Vec<u64>) {
+        #[cfg(feature = "planted")]
+        if self.config.planted(crate::planted::Planted::KeptExclusive) {
+            return;
+        }
         if keys.is_empty() {
             return;
         }
