@@ -33,6 +33,7 @@ local RMA_STATUS = { [0] = "done", "go on", "no such region", "not allowed", "ou
 local MEMBER_STATUS = { [0] = "alive", "suspect", "down" }
 local ACCEPT_REASONS = { [0] = "none", "backlog full", "nobody listens", "not allowed" }
 local REJECT_REASONS = { "port closed", "owner died", "rejected by the owner" }
+local DIGEST_SAYS = { [0] = "state", "anew", "again" }
 local GROUP_KINDS = { [0] = "join", "leave", "credit" }
 local PARAMETERS = { [0] = "padding", "NAME", "BEARER", "COOKIE", [0x80] = "KEYS" }
 local CONTENTS = { [0] = "packet", "question", "answer" }
@@ -136,6 +137,7 @@ field("uint64", "binding.key", "Key", base.HEX)
 field("uint8", "binding.scope", "Scope", base.DEC, SCOPES)
 field("uint8", "binding.operation", "Operation", base.DEC, OPERATIONS)
 field("uint8", "binding.weight", "Weight")
+field("bool", "binding.exclusive", "Exclusive", 8, nil, 0x01)
 -- Supervision, §4.11 to §4.14.
 field("uint8", "probe.kind", "Kind", base.DEC, PROBE_KINDS, 0x0f)
 field("bool", "probe.carrier", "Carrier", 8, nil, 0x80)
@@ -166,7 +168,7 @@ field("uint32", "rma.notify_port", "Port to notify")
 field("uint32", "rma.immediate", "Immediate", base.HEX)
 field("uint16", "rma.status", "Status", base.DEC, RMA_STATUS)
 field("uint64", "rma.value", "Value", base.HEX)
-field("uint64", "digest.round", "Round", base.DEC)
+field("uint8", "digest.says", "Says", base.DEC, DIGEST_SAYS, 0x03)
 field("uint64", "digest.log_seq", "Log number", base.DEC)
 field("uint64", "digest.hash", "Hash", base.HEX)
 field("uint8", "member.status", "Status", base.DEC, MEMBER_STATUS)
@@ -465,7 +467,7 @@ end
 
 local RECORD = {
     "binding.kind", 4, "binding.lower", 4, "binding.upper", 4, "binding.port", 4, "binding.key", 8,
-    "binding.scope", 1, "binding.operation", 1, "binding.weight", 1, "rsv", 13,
+    "binding.scope", 1, "binding.operation", 1, "binding.weight", 1, "binding.exclusive", 1, "rsv", 12,
 }
 
 -- Equal parts to the end of a frame, each in a tree of its own.
@@ -487,11 +489,16 @@ end
 
 local function range_of_record(c, at)
     if c.tvb(at + 4, 4):le_uint() > c.tvb(at + 8, 4):le_uint() then c:fault("value", at + 8) end
+    if c.tvb(at + 27, 1):uint() > 1 then c:fault("reserved byte", at + 27) end
 end
 
 local function bindings(c, flags, len)
     if len == 32 then return c:fault("count", c.start + 2) end
     records(RECORD, 40, BINDINGS_MAX, "Record", range_of_record)(c, flags, len)
+end
+
+local function name_digest(c, flags)
+    if flags:bitfield(6, 2) == 3 then c:fault("value", c.start + 1) end
 end
 
 local function multicast(c, flags, len)
@@ -588,8 +595,9 @@ local FRAMES = {
     }, {}, data },
     [0x10] = { "BINDINGS", { "control", 4, "bindings.origin", 8, "bindings.incarnation", 8, "bindings.log_seq", 8 },
         {}, bindings },
-    [0x11] = { "NAME_DIGEST", { "rsv", 4, "digest.round", 8 }, {},
-        records({ "node", 8, "incarnation", 8, "digest.log_seq", 8, "digest.hash", 8 }, 32, 2048, "Origin") },
+    [0x11] = { "NAME_DIGEST", {
+        "control", 4, "node", 8, "incarnation", 8, "digest.log_seq", 8, "digest.hash", 8,
+    }, { "digest.says" }, nil, name_digest },
     [0x12] = { "MEMBER", { "rsv", 4 }, {}, records({
         "node", 8, "incarnation", 8, "member.status", 1, "member.hops", 1, "rsv", 2, "member.age_ms", 4,
     }, 24, 2730, "Rumour") },
@@ -638,7 +646,7 @@ local BITS = {
     class = 0x03, unordered = 0x04, has_tag = 0x08, notify = 0x10, has_service = 0x20, has_crc = 0x80,
     ["probe.kind"] = 0x0f, ["probe.carrier"] = 0x80, ["rma.kind"] = 0x0f, ["rma.notify"] = 0x10,
     ["connect.stream"] = 0x04, ["connect.service"] = 0x08, ["accept.refused"] = 0x01, ["shutdown.send"] = 0x01, ["shutdown.receive"] = 0x02,
-    ["shutdown.abort"] = 0x04, ["group.kind"] = 0x03,
+    ["shutdown.abort"] = 0x04, ["digest.says"] = 0x03, ["group.kind"] = 0x03,
 }
 
 local function has_unknown_bits(flags, names)

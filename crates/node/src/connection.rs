@@ -502,7 +502,8 @@ impl From<RecvError> for ConnectionError {
             RecvError::TooLarge { len, max } => ConnectionError::TooLarge { len, max },
             RecvError::Memory(len) => ConnectionError::Memory(len),
             RecvError::Forked => ConnectionError::Forked,
-            RecvError::Closed => ConnectionError::Closed,
+            // No message of a connection leads to the second one.
+            RecvError::Closed | RecvError::Unbound { .. } => ConnectionError::Closed,
         }
     }
 }

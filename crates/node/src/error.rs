@@ -46,6 +46,8 @@ pub enum ErrorCode {
     NotBound = 41,
     /// Too many bindings or subscriptions.
     TooMany = 42,
+    /// Somebody else has bound the service.
+    Taken = 43,
     /// A connection was refused.
     Refused = 50,
     /// A connection is over.
@@ -290,6 +292,15 @@ pub enum RecvError {
     /// The port or node is closed.
     #[error("closed")]
     Closed,
+    /// A binding of [`Port::bind_exclusive`](crate::Port::bind_exclusive) met another that was made at the same time, and
+    /// was taken back. The port goes on: bind again, or receive on.
+    #[error("no longer bound to {range}: node {by} has bound it too")]
+    Unbound {
+        /// What was bound.
+        range: polyrail_proto::address::ServiceRange,
+        /// Whose binding is there instead.
+        by: polyrail_proto::id::NodeId,
+    },
     /// The process forked: the node belongs to its parent.
     #[error("forked: a node belongs to the process that started it; start another in the child")]
     Forked,
@@ -308,6 +319,12 @@ pub enum BindError {
     /// The table is full.
     #[error("too many bindings")]
     TooMany,
+    /// The range is to have one binding only, by its own wish or that of another, and there would be two.
+    #[error("taken by node {by}")]
+    Taken {
+        /// Whose binding is in the way.
+        by: polyrail_proto::id::NodeId,
+    },
     /// No such binding.
     #[error("not bound")]
     NotBound,
@@ -438,6 +455,7 @@ impl RecvError {
         match self {
             RecvError::TooLarge { .. } => ErrorCode::TooLarge,
             RecvError::Memory(_) => ErrorCode::Memory,
+            RecvError::Unbound { .. } => ErrorCode::Taken,
             RecvError::Closed => ErrorCode::Closed,
             RecvError::Forked => ErrorCode::Forked,
         }
@@ -450,6 +468,7 @@ impl BindError {
         match self {
             BindError::Reserved | BindError::Inverted => ErrorCode::Range,
             BindError::TooMany => ErrorCode::TooMany,
+            BindError::Taken { .. } => ErrorCode::Taken,
             BindError::NotBound => ErrorCode::NotBound,
             BindError::Closed => ErrorCode::Closed,
             BindError::Forked => ErrorCode::Forked,

@@ -174,6 +174,19 @@ impl Port {
         self.ask_to_bind(|client| client.bind_weighted(range, scope, weight).is_ok())
     }
 
+    /// Makes this port the only one that serves `range`: of all that this node knows of in the cluster, or, if the scope is
+    /// the node, of those of this node. From then on nobody who knows of it can bind any of the range.
+    ///
+    /// Two nodes can't see what they do at the same time, or while they can't hear each other. When they do, one of two such
+    /// bindings is taken back, and the port that had it is told by the next [`Port::recv`]: [`RecvError::Unbound`].
+    ///
+    /// # Errors
+    /// [`BindError::Taken`] if somebody is known to have bound any of the range.
+    pub fn bind_exclusive(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
+        let range = range.into();
+        self.ask_to_bind(|client| client.bind_exclusive(range, scope).is_ok())
+    }
+
     /// Takes one binding back.
     pub fn unbind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
         let range = range.into();
@@ -192,7 +205,11 @@ impl Port {
             while let Some(arrival) = client.poll_fresh() {
                 match arrival {
                     Arrival::Answer(code) => {
-                        answer = Some(code);
+                        answer = Some(Ok(code));
+                        break;
+                    }
+                    Arrival::Taken(by) => {
+                        answer = Some(Err(by));
                         break;
                     }
                     other => client.keep(other),
@@ -201,11 +218,12 @@ impl Port {
             answer.is_some()
         });
         match answer {
-            Some(answers::OK) => Ok(()),
-            Some(answers::RESERVED) => Err(BindError::Reserved),
-            Some(answers::INVERTED) => Err(BindError::Inverted),
-            Some(answers::NOT_BOUND) => Err(BindError::NotBound),
-            Some(_) => Err(BindError::TooMany),
+            Some(Ok(answers::OK)) => Ok(()),
+            Some(Ok(answers::RESERVED)) => Err(BindError::Reserved),
+            Some(Ok(answers::INVERTED)) => Err(BindError::Inverted),
+            Some(Ok(answers::NOT_BOUND)) => Err(BindError::NotBound),
+            Some(Ok(_)) => Err(BindError::TooMany),
+            Some(Err(by)) => Err(BindError::Taken { by }),
             None => Err(BindError::Closed),
         }
     }
@@ -553,7 +571,8 @@ impl Port {
                     }
                 }
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
-                Arrival::Answer(_) | Arrival::Sorted => {}
+                Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
+                Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Sorted => {}
             }
         }
     }

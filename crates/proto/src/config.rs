@@ -2,6 +2,7 @@
 
 use crate::id::{Incarnation, NodeId};
 use crate::limits;
+use crate::mix::fnv1a;
 use crate::time::Duration;
 use arrayvec::ArrayString;
 
@@ -70,9 +71,16 @@ impl Config {
     pub(crate) fn planted(&self, which: crate::planted::Planted) -> bool {
         self.planted == Some(which)
     }
+
+    /// Whether the fault that is planted is one that digests would mend, were they not blind to it.
+    #[cfg(feature = "planted")]
+    pub(crate) fn hides_from_digests(&self) -> bool {
+        use crate::planted::Planted;
+        self.planted(Planted::LostWithdrawal) || self.planted(Planted::StalePublication)
+    }
 }
 
 /// 64-bit FNV-1a of a cluster's name: nodes of another name are ignored (protocol.md §3.1).
 pub fn cluster_hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ b as u64).wrapping_mul(0x0000_0100_0000_01b3))
+    fnv1a(name.as_bytes())
 }

@@ -1,6 +1,6 @@
 //! What the core tells its driver.
 
-use crate::address::{MediaAddress, ServiceAddress};
+use crate::address::{MediaAddress, ServiceAddress, ServiceRange};
 use crate::error::{ConnectionOver, Failure};
 use crate::flow::Class;
 use crate::id::{
@@ -153,6 +153,16 @@ pub enum Event {
     },
     /// The service table changed.
     Names,
+    /// A binding of a port that wanted to be the only one of its range met another that was made at the same time, and was
+    /// taken back.
+    Unbound {
+        /// The port.
+        port: PortId,
+        /// What it had bound.
+        range: ServiceRange,
+        /// Whose binding is there instead.
+        by: NodeId,
+    },
     /// Another live node has the identity `node` (perhaps ours): the newcomer is not accepted.
     DuplicateIdentity {
         /// The identity.

@@ -54,6 +54,12 @@ pub const TOLERANCE_MAX: Duration = Duration::s(60);
 pub const TOLERANCE_UNPROVED_MAX: Duration = Duration::s(5);
 /// Refusals of one session that wait to be told. More are not told at all: what was refused comes again.
 pub const REFUSALS_MAX: usize = 256;
+/// Bindings of one port: half of what its node may have, so that one port leaves some to the others.
+pub const BINDINGS_PORT_MAX: usize = 32_767;
+/// Bindings of one node (as in TIPC), and of one other node that are remembered.
+pub const BINDINGS_NODE_MAX: usize = 65_534;
+/// Bindings of all nodes that one node remembers.
+pub const BINDINGS_MAX: usize = 1 << 20;
 /// Subscriptions of one node.
 pub const SUBSCRIPTIONS_MAX: usize = 1_024;
 /// Changes that wait for one subscriber. One more, and he starts again from a snapshot (protocol.md §7.3).
@@ -71,6 +77,10 @@ const _: () = {
     );
     assert!(DATAGRAM_BYTES_MAX.is_multiple_of(8), "packets are padded to 8");
     assert!(REORDER_MESSAGES_MAX <= 1 << 31, "the low half of a message number must be unambiguous");
+    assert!(
+        BINDINGS_PORT_MAX < BINDINGS_NODE_MAX && BINDINGS_NODE_MAX < BINDINGS_MAX,
+        "one leaves some to others"
+    );
     assert!(INFLIGHT_PACKETS_MAX <= 8_192, "the replay window must hold all packets in flight");
 };
 

@@ -1,4 +1,4 @@
-//! SplitMix64: numbers that look drawn, the same from the same seed.
+//! Numbers that look drawn and are the same from the same seed (SplitMix64) or the same bytes (FNV-1a).
 
 /// From one state of the sequence to the next.
 pub(crate) const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -9,4 +9,9 @@ pub(crate) fn mix(value: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// 64-bit FNV-1a.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ *b as u64).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -21,6 +21,7 @@ macro_rules! cx {
 
 mod barrier;
 mod connections;
+mod digests;
 mod discovery;
 mod handshake;
 mod multicast;
@@ -37,7 +38,7 @@ use crate::link::LinkSpec;
 use crate::mix::{STRIDE, mix};
 use crate::port::Port;
 use crate::service::{Log, Replica, Subscriptions, Table};
-use crate::session::{Cx, Outcome, Session};
+use crate::session::{Cx, Notice, Outcome, Session};
 use crate::stats::Drops;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
@@ -354,6 +355,7 @@ impl Node {
         if !session.notices.is_empty()
             || session.closed_by_peer.is_some()
             || !session.credit_wanted.is_empty()
+            || session.lags
         {
             self.after_packet(now, slot, store);
         }
@@ -362,12 +364,19 @@ impl Node {
     /// What a packet asks of the node as a whole.
     fn after_packet(&mut self, now: Instant, slot: usize, store: &mut dyn Store) {
         while let Some(notice) = self.slots[slot].session.as_mut().and_then(|s| s.notices.pop_front()) {
-            self.on_bindings(slot, notice);
+            match notice {
+                Notice::Digest(digest) => self.on_digest(slot, &digest),
+                bindings => self.on_bindings(slot, bindings),
+            }
         }
         let Some(session) = &mut self.slots[slot].session else { return };
         if session.closed_by_peer.is_some() {
             return self.end_session(now, slot, store, true);
         }
+        if session.lags && session.control_has_room() {
+            self.tell_names(slot);
+        }
+        let Some(session) = &mut self.slots[slot].session else { return };
         for port in std::mem::take(&mut session.credit_wanted) {
             self.refresh_credit(port, store);
         }
@@ -421,6 +430,10 @@ impl Node {
             session.handle_timeout(cx!(self, now, store));
             // A node stopped for long before its first turn has not lost itself.
             if session.is_lost(now) && self.loopback != Some(session.index) {
+                self.end_session(now, slot, store, false);
+            } else if session.behind {
+                // What the peer has not been told is forgotten. A new session begins with what there is.
+                self.post_close(now, slot, 1);
                 self.end_session(now, slot, store, false);
             }
         }
@@ -587,6 +600,7 @@ impl Node {
                 self.extend_session(now, slot);
             }
             self.tell_names(slot);
+            self.tell_digest(now, slot);
         }
     }
 

@@ -39,11 +39,17 @@ pub enum Planted {
     ForgottenReading,
     /// The credit of a connection outlasts it.
     KeptCredit,
+    /// Of the withdrawals that a peer tells of, one in four is not carried out, and digests do not see it.
+    LostWithdrawal,
+    /// When a session ends, the first binding of its peer stays, and digests do not see it.
+    StalePublication,
+    /// A binding that wants to be the only one gives way to no other.
+    KeptExclusive,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 20] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -61,5 +67,8 @@ impl Planted {
         Planted::LateDelivery,
         Planted::ForgottenReading,
         Planted::KeptCredit,
+        Planted::LostWithdrawal,
+        Planted::StalePublication,
+        Planted::KeptExclusive,
     ];
 }

@@ -4,10 +4,12 @@
 //! log with one writer, so replicas need no clocks and never conflict: they apply records in order, and the table
 //! of a node that is gone vanishes as a whole.
 
+pub mod digest;
 pub mod log;
 pub mod subscribe;
 pub mod table;
 
+pub use digest::Digests;
 pub use log::{Behind, Feed, Log, Replica, Step};
 pub use subscribe::{
     Over, Picture, Publication, SubscribeError, SubscriptionId, Subscriptions, Topic, Update,

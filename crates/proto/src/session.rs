@@ -28,13 +28,13 @@ use crate::link::send::Item;
 use crate::link::state::{LinkEvent, Transition};
 use crate::link::{Link, LinkSpec};
 use crate::port::Port;
-use crate::service::{Feed, Table};
+use crate::service::{Digests, Feed, Table};
 use crate::slab::Slab;
 use crate::stats::{Drops, SessionStats};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::transfer::{ReceiveTransfer, SendTransfer};
-use crate::wire::{self, Hello, LinkStatus, Refuse};
+use crate::wire::{self, Binding, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use connection::Connections;
 use control::Control;
@@ -172,6 +172,11 @@ pub struct Session {
     pub announced: bool,
     /// What the peer has still to be told of our bindings.
     pub(crate) feed: Option<Feed>,
+    pub(crate) digests: Digests,
+    /// It has not been told all of them, for the window of control frames was full.
+    pub(crate) lags: bool,
+    /// It lags so far that the log no longer has what it has not been told.
+    pub(crate) behind: bool,
     pub(crate) notices: VecDeque<Notice>,
     pub(crate) closed_by_peer: Option<u16>,
     pub(crate) credit_wanted: Vec<PortId>,
@@ -200,6 +205,8 @@ pub struct Session {
 
 /// Closed ports of a peer that are remembered; late copies are milliseconds late, not this many ports.
 const CLOSED_PORTS_MAX: usize = 1_024;
+/// Records of the binding log per frame, so that a frame fits a packet of the smallest size.
+const RECORDS_PER_FRAME: usize = 24;
 /// How long after its last message a session keeps the keepalives of a busy one.
 const BUSY_FOR: Duration = Duration::s(1);
 /// How long a link that is not usable waits for the answer to a question.
@@ -226,6 +233,9 @@ impl Session {
             stats: SessionStats::default(),
             announced: false,
             feed: None,
+            digests: Digests::default(),
+            lags: false,
+            behind: false,
             notices: VecDeque::new(),
             closed_by_peer: None,
             credit_wanted: Vec::new(),
@@ -306,6 +316,38 @@ impl Session {
     /// Whether the peer has processed all control frames below number `end`.
     pub(crate) fn control_is_confirmed(&self, end: u32) -> bool {
         self.control.has_confirmed(end)
+    }
+
+    /// How many records of our log, from number `log_seq` on, may be queued as one frame: as many as the frame that
+    /// waits last can take if they follow those in it, or a whole frame if there is room for one more.
+    pub(crate) fn bindings_room(&mut self, log_seq: u64) -> usize {
+        if let Some(Notice::Bindings { log_seq: first, records, .. }) = self.control.last_unsent()
+            && *first + records.len() as u64 == log_seq
+            && records.len() < RECORDS_PER_FRAME
+        {
+            return RECORDS_PER_FRAME - records.len();
+        }
+        if self.control.has_room() { RECORDS_PER_FRAME } else { 0 }
+    }
+
+    /// Queues records of our log from number `log_seq` on, no more than there is room for.
+    pub(crate) fn tell_bindings(&mut self, config: &Config, log_seq: u64, mut records: Vec<Binding>) {
+        if self.peer.features & wire::FEATURE_NAMES == 0 {
+            // It would not understand the flag. Its own bindings are not exclusive, and win.
+            records.iter_mut().for_each(|record| record.exclusive = false);
+        }
+        match self.control.last_unsent() {
+            Some(Notice::Bindings { log_seq: first, records: waiting, .. })
+                if *first + waiting.len() as u64 == log_seq
+                    && waiting.len() + records.len() <= RECORDS_PER_FRAME =>
+            {
+                waiting.append(&mut records);
+            }
+            _ => {
+                let (origin, incarnation) = (config.node, config.incarnation);
+                self.notify(Notice::Bindings { origin, incarnation, log_seq, records });
+            }
+        }
     }
 
     pub(crate) fn notify(&mut self, notice: Notice) {

@@ -31,6 +31,12 @@ pub struct Drops {
     pub late_message: u64,
     /// Messages that came before the connection or its answer, by another link: refused, to come again.
     pub early_message: u64,
+    /// All that was known of a peer's bindings, because it was not what the peer had said.
+    pub names_diverged: u64,
+    /// Records of peers' bindings: there were too many, of one peer or in all.
+    pub names_full: u64,
+    /// Bindings of own ports that were refused: there were too many, of the port or of the node.
+    pub bindings_refused: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
 }

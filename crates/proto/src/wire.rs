@@ -7,6 +7,7 @@ mod ack;
 mod binding;
 mod check;
 mod connection;
+mod digest;
 mod field;
 mod flow;
 pub mod frame;
@@ -27,11 +28,13 @@ pub use check::{check_of, check_of_parts, finish, put_check, verify, verify_any_
 pub use field::padding;
 pub use frame::{
     Accept, Ack, BearerState, Binding, BindingOp, Bindings, BindingsIter, Close, Connect, Credit, Cts,
-    Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Multicast, Probe, ProbeKind,
-    ProbeReply, Refuse, RefuseReason, RefusedConnect, Rts, Shutdown, TransferFragment,
+    DigestSays, Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Multicast,
+    NameDigest, Probe, ProbeKind, ProbeReply, Refuse, RefuseReason, RefusedConnect, Rts, Shutdown,
+    TransferFragment,
 };
 pub use handshake::{
-    Beacon, BearerAddress, FEATURE_CONNECTIONS, FEATURE_MULTICAST, FEATURES, Hello, Reset, Versions,
+    Beacon, BearerAddress, FEATURE_CONNECTIONS, FEATURE_MULTICAST, FEATURE_NAMES, FEATURES, Hello, Reset,
+    Versions,
 };
 pub use header::{
     CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,

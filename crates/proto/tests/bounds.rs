@@ -3,10 +3,15 @@
 #[path = "world/world.rs"]
 mod world;
 
+use polyrail_proto::address::{Scope, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId};
+use polyrail_proto::service::BindError;
 use polyrail_proto::time::Duration;
-use polyrail_proto::wire::{self, FLAG_ACK_ELICITING, Frame, Header, Message, PacketType, Rts};
+use polyrail_proto::wire::{
+    self, Binding, BindingOp, DigestSays, FLAG_ACK_ELICITING, Frame, Header, Message, NameDigest, PacketType,
+    Rts,
+};
 use polyrail_proto::{Config, Destination, limits};
 use world::{Host, IDS, Packet, World, address, pair};
 
@@ -137,4 +142,55 @@ fn half_open_sessions_with_endless_patience_make_room_again() {
         world.step(Duration::ms(100), |_| true);
     }
     assert!(world.hosts[0].node.sessions().count() <= 2, "whoever never came is forgotten");
+}
+
+#[test]
+fn a_flood_of_names_is_bounded_and_counted() {
+    const RECORDS: u64 = 28;
+    let (mut world, ports) = pair();
+    let frames = limits::BINDINGS_NODE_MAX as u64 / RECORDS + 10;
+    let first = next_number(&world);
+    for n in 0..frames {
+        let record = |key: u64| Binding {
+            op: BindingOp::Publish,
+            range: ServiceRange::new(100, key as u32, key as u32),
+            port: PortId(7),
+            key,
+            scope: Scope::Cluster,
+            weight: 1,
+            exclusive: false,
+        };
+        let records: Vec<_> = (1 + n * RECORDS..=(n + 1) * RECORDS).map(record).collect();
+        let mut bytes = Vec::new();
+        wire::Bindings::emit(n as u32, IDS[1], Incarnation(1), 1 + n * RECORDS, &records, &mut bytes);
+        let frame = wire::Frames::new(&bytes, 0).next().expect("a frame").expect("a good one");
+        let packet = forge(&world, first + n, &[frame]);
+        world.deliver(&packet);
+    }
+    let excess = frames * RECORDS - limits::BINDINGS_NODE_MAX as u64;
+    let known = |world: &World| world.hosts[0].node.table().len();
+    assert_eq!((known(&world), world.hosts[0].node.drops().names_full), (limits::BINDINGS_NODE_MAX, excess));
+    // It is no wonder that this is not all, so it is not asked for again.
+    let (control, says, log_seq, hash) = (frames as u32, DigestSays::State, frames * RECORDS, 1);
+    let digest = NameDigest { control, says, origin: IDS[1], incarnation: Incarnation(1), log_seq, hash };
+    let packet = forge(&world, first + frames, &[Frame::NameDigest(digest)]);
+    world.deliver(&packet);
+    assert_eq!((known(&world), world.hosts[0].node.drops().names_diverged), (limits::BINDINGS_NODE_MAX, 0));
+    world.hosts[0].bind(ports[0], ServiceRange::new(101, 1, 1));
+    for _ in 0..2_000 {
+        world.step(Duration::ms(1), |_| false);
+    }
+    assert_eq!(known(&world), 1, "all of it goes with its node");
+}
+
+#[test]
+fn a_port_that_binds_without_end_is_refused_and_that_is_counted() {
+    let (mut world, ports) = pair();
+    let host = &mut world.hosts[0];
+    let mut bind = |port, n| host.node.bind(port, ServiceRange::new(100, n, n), Scope::Cluster);
+    assert!((0..limits::BINDINGS_PORT_MAX as u32).all(|n| bind(ports[0], n).is_ok()));
+    assert!((0..5).all(|n| bind(ports[0], n) == Err(BindError::TooMany)));
+    let other = host.open_port();
+    host.bind(other, ServiceRange::new(101, 1, 1));
+    assert_eq!(host.node.drops().bindings_refused, 5);
 }

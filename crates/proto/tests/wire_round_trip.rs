@@ -71,10 +71,10 @@ fn ack() -> impl Strategy<Value = Ack> {
 }
 
 prop_compose! {
-    fn binding()(publish: bool, kind: u32, a: u32, b: u32, port: u32, key: u64, weight: u8) -> Binding {
+    fn binding()(publish: bool, kind: u32, a: u32, b: u32, port: u32, key: u64, weight: u8, exclusive: bool) -> Binding {
         let op = if publish { BindingOp::Publish } else { BindingOp::Withdraw };
         let range = ServiceRange::new(kind, a.min(b), a.max(b));
-        Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
+        Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight, exclusive }
     }
 }
 
@@ -139,6 +139,15 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn name_digest()(
+        ids in any::<(u32, u64, u64, u64)>(), origin in node(),
+        says in select(vec![DigestSays::State, DigestSays::Anew, DigestSays::Again]),
+    ) -> NameDigest {
+        NameDigest { control: ids.0, says, origin, incarnation: Incarnation(ids.1), log_seq: ids.2, hash: ids.3 }
+    }
+}
+
+prop_compose! {
     fn multicast()(
         from: u32, seq: u32, class in 0..=3u8, tag: Option<u64>, range: (u32, u32, u32),
         offset in prop_oneof![Just(0), 0..=u32::MAX - 2_000], payload in payload(1_500), beyond in 0..500u32,
@@ -191,6 +200,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         connect().prop_map(Frame::Connect),
         accept().prop_map(Frame::Accept),
         shutdown().prop_map(Frame::Shutdown),
+        name_digest().prop_map(Frame::NameDigest),
         multicast(),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),

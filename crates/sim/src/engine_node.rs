@@ -39,8 +39,16 @@ struct Seat {
     /// The run's numbers of the messages sent, by the port's own count.
     ids: Vec<u64>,
     /// Verbs that found the queue full.
-    later: VecDeque<(bool, ServiceRange, Scope)>,
+    later: VecDeque<(Verb, ServiceRange, Scope)>,
     pool: Pool,
+}
+
+/// What a port wants of the service table.
+#[derive(Clone, Copy)]
+enum Verb {
+    Bind,
+    BindExclusive,
+    Unbind,
 }
 
 struct EngineNode {
@@ -110,9 +118,12 @@ impl EngineNode {
     /// Hands in what did not fit the queue before.
     fn catch_up(&mut self) {
         for seat in self.seats.values_mut() {
-            while let Some((bind, range, scope)) = seat.later.front().copied() {
-                let done =
-                    if bind { seat.client.bind(range, scope) } else { seat.client.unbind(range, scope) };
+            while let Some((verb, range, scope)) = seat.later.front().copied() {
+                let done = match verb {
+                    Verb::Bind => seat.client.bind(range, scope),
+                    Verb::BindExclusive => seat.client.bind_exclusive(range, scope),
+                    Verb::Unbind => seat.client.unbind(range, scope),
+                };
                 if done.is_err() {
                     break;
                 }
@@ -121,10 +132,10 @@ impl EngineNode {
         }
     }
 
-    fn queue(&mut self, port: u32, bind: bool, range: ServiceRange, cluster: bool) {
+    fn queue(&mut self, port: u32, verb: Verb, range: ServiceRange, cluster: bool) {
         let scope = if cluster { Scope::Cluster } else { Scope::Node };
         if let Some(seat) = self.seats.get_mut(&port) {
-            seat.later.push_back((bind, range, scope));
+            seat.later.push_back((verb, range, scope));
         }
         self.catch_up();
     }
@@ -190,11 +201,15 @@ impl Subject for EngineNode {
     }
 
     fn bind(&mut self, _now_ns: u64, port: u32, range: ServiceRange, cluster: bool) {
-        self.queue(port, true, range, cluster);
+        self.queue(port, Verb::Bind, range, cluster);
+    }
+
+    fn bind_exclusive(&mut self, _now_ns: u64, port: u32, range: ServiceRange) {
+        self.queue(port, Verb::BindExclusive, range, true);
     }
 
     fn unbind(&mut self, _now_ns: u64, port: u32, range: ServiceRange, cluster: bool) {
-        self.queue(port, false, range, cluster);
+        self.queue(port, Verb::Unbind, range, cluster);
     }
 
     fn leave(&mut self, now_ns: u64) {
@@ -251,6 +266,8 @@ impl Subject for EngineNode {
                     Some(id) => out.push(Happening::Failed { id: *id, reason: reason(code) }),
                     None => out.push(Happening::Failed { id: u64::MAX, reason: reason(code) }),
                 },
+                Some(Arrival::Taken(_)) => out.push(Happening::Taken),
+                Some(Arrival::Unbound(range, _)) => out.push(Happening::Unbound(range)),
                 Some(Arrival::Answer(_) | Arrival::Sorted) => {}
             }
         }

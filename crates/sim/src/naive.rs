@@ -196,6 +196,8 @@ impl Subject for Naive {
 
     fn bind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange, _cluster: bool) {}
 
+    fn bind_exclusive(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange) {}
+
     fn unbind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange, _cluster: bool) {}
 
     fn send(

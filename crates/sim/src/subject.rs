@@ -76,6 +76,10 @@ pub enum Happening {
         /// Why.
         reason: FailReason,
     },
+    /// A binding was refused, for somebody else has it.
+    Taken,
+    /// An exclusive binding was taken back.
+    Unbound(ServiceRange),
     /// A peer was declared lost (by its node id).
     NodeDown(u64),
     /// A peer was met.
@@ -196,6 +200,8 @@ pub trait Subject {
     fn close_port(&mut self, now_ns: u64, port: u32);
     /// Binds a port to services, known to the cluster or to this node only.
     fn bind(&mut self, now_ns: u64, port: u32, range: ServiceRange, cluster: bool);
+    /// Binds a port to services that no other port of the cluster is to have.
+    fn bind_exclusive(&mut self, now_ns: u64, port: u32, range: ServiceRange);
     /// Takes a binding back.
     fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange, cluster: bool);
     /// Tells every peer that it leaves; some turns will follow.

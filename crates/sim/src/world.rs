@@ -12,7 +12,7 @@ mod report;
 
 pub use report::Outcome;
 
-pub(crate) use app::SERVICE_KIND;
+pub(crate) use app::{EXCLUSIVE_KIND, SERVICE_KIND};
 
 use crate::bearer::{SharedNetwork, SimBearer, lock};
 use crate::check::{Oracle, PortKey};
@@ -378,6 +378,7 @@ impl World {
                 self.note(|| format!("node {node}: a link goes {from} -> {to}"));
             }
             Happening::Received { .. } | Happening::Failed { .. } => unreachable!("these belong to a port"),
+            Happening::Taken | Happening::Unbound(_) => unreachable!("these belong to a port"),
         }
     }
 

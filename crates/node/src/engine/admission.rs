@@ -121,13 +121,12 @@ impl Engine {
                 }
             }
             Command::Bind(range, scope, weight) => {
-                let answer = match self.node.bind_weighted(port, range, scope, weight) {
-                    Ok(()) => ANSWER_OK,
-                    Err(BindError::Reserved) => ANSWER_RESERVED,
-                    Err(BindError::Inverted) => ANSWER_INVERTED,
-                    Err(_) => ANSWER_TOO_MANY,
-                };
-                self.store.complete(port, Completion::Answer(answer));
+                let bound = self.node.bind_weighted(port, range, scope, weight);
+                self.store.complete(port, answer_to(bound));
+            }
+            Command::BindExclusive(range, scope) => {
+                let bound = self.node.bind_exclusive(port, range, scope);
+                self.store.complete(port, answer_to(bound));
             }
             Command::Unbind(range, scope) => {
                 let answer =
@@ -232,6 +231,16 @@ impl Engine {
             Place::Tx(..) | Place::Spaced(..) => None,
         }
     }
+}
+
+fn answer_to(bound: Result<(), BindError>) -> Completion {
+    Completion::Answer(match bound {
+        Ok(()) => ANSWER_OK,
+        Err(BindError::Taken { by }) => return Completion::Taken(by),
+        Err(BindError::Reserved) => ANSWER_RESERVED,
+        Err(BindError::Inverted) => ANSWER_INVERTED,
+        Err(_) => ANSWER_TOO_MANY,
+    })
 }
 
 fn code_of(error: SendError) -> FailureCode {

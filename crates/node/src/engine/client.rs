@@ -12,7 +12,7 @@ use connections::Connections;
 use gathering::Gathering;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{ConnectionId, PortAddress};
+use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use polyrail_shm::{Buffer, Client as Pair};
@@ -68,6 +68,10 @@ pub enum Arrival {
     Failed(u64, FailureCode),
     /// A bind or unbind was done (0) or refused.
     Answer(u8),
+    /// A bind was refused: a binding of that node is in the way.
+    Taken(NodeId),
+    /// An exclusive binding was taken back, for that node's sake.
+    Unbound(ServiceRange, NodeId),
 }
 
 /// What is known of a message beside its bytes.
@@ -309,6 +313,11 @@ impl Client {
         self.pair.sq.push(&Command::Bind(range, scope, weight).encode()).map_err(|_| Blocked)
     }
 
+    /// Asks for a binding that nobody else is to have; the answer arrives as `Arrival::Answer` or `Arrival::Taken`.
+    pub fn bind_exclusive(&mut self, range: ServiceRange, scope: Scope) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::BindExclusive(range, scope).encode()).map_err(|_| Blocked)
+    }
+
     /// Takes a binding back; the answer arrives as `Arrival::Answer`.
     pub fn unbind(&mut self, range: ServiceRange, scope: Scope) -> Result<(), Blocked> {
         self.pair.sq.push(&Command::Unbind(range, scope).encode()).map_err(|_| Blocked)
@@ -381,6 +390,8 @@ impl Client {
             }
             Completion::Failed { cookie, why } => Some(Arrival::Failed(self.expand(cookie), why)),
             Completion::Answer(code) => Some(Arrival::Answer(code)),
+            Completion::Taken(by) => Some(Arrival::Taken(by)),
+            Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
             news => {
                 self.note(news);
                 Some(Arrival::Sorted)

@@ -39,6 +39,8 @@ pub enum Command {
     },
     /// Bind to a range of services, with a share among the bindings of one service; answered by `Answer`.
     Bind(ServiceRange, Scope, u8),
+    /// Bind to a range of services that nobody else is to have; answered by `Answer` or `Taken`.
+    BindExclusive(ServiceRange, Scope),
     /// Take a binding back; answered by `Answer`.
     Unbind(ServiceRange, Scope),
     /// Memory for an offered message.
@@ -127,6 +129,15 @@ pub enum Completion {
     },
     /// What became of a bind or unbind: 0, or why not.
     Answer(u8),
+    /// A bind was refused: a binding of that node is in the way.
+    Taken(NodeId),
+    /// An exclusive binding was taken back.
+    Unbound {
+        /// What was bound.
+        range: ServiceRange,
+        /// Whose binding is there instead.
+        by: NodeId,
+    },
     /// Somebody wants a connection.
     Request {
         /// Names it.
@@ -288,6 +299,7 @@ const OP_CONNECT: u64 = 6;
 const OP_TAKE: u64 = 7;
 const OP_SHUT_DOWN: u64 = 8;
 const OP_CONSUMED: u64 = 9;
+const OP_BIND_EXCLUSIVE: u64 = 10;
 const OP_MESSAGE: u64 = 16;
 const OP_OFFER: u64 = 17;
 const OP_FAILED: u64 = 18;
@@ -298,6 +310,8 @@ const OP_NOT_CONNECTING: u64 = 22;
 const OP_CONNECTED: u64 = 23;
 const OP_ENDED: u64 = 24;
 const OP_CREDIT: u64 = 25;
+const OP_TAKEN: u64 = 26;
+const OP_UNBOUND: u64 = 27;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -398,6 +412,7 @@ impl Command {
                 [OP_CONSUMED, word_of(Some(id)), bytes, messages, 0, 0, 0, 0]
             }
             Command::Bind(range, scope, weight) => Self::encode_range(OP_BIND, range, scope, weight),
+            Command::BindExclusive(range, scope) => Self::encode_range(OP_BIND_EXCLUSIVE, range, scope, 0),
             Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope, 0),
             Command::Accept { offer, buffer } => [OP_ACCEPT, pair(offer.0, offer.1), buffer, 0, 0, 0, 0, 0],
         }
@@ -445,6 +460,7 @@ impl Command {
                 Command::Consumed { id: connection_of(entry[1])?, bytes: entry[2], messages: entry[3] }
             }
             OP_BIND => Command::Bind(range().0, range().1, entry[3] as u8),
+            OP_BIND_EXCLUSIVE => Command::BindExclusive(range().0, range().1),
             OP_UNBIND => Command::Unbind(range().0, range().1),
             OP_ACCEPT => Command::Accept { offer: unpair(entry[1]), buffer: entry[2] },
             _ => return None,
@@ -501,6 +517,10 @@ impl Completion {
             Completion::Ended { id, how } => [OP_ENDED, how as u64, 0, 0, 0, 0, 0, word_of(Some(id))],
             Completion::Failed { cookie, why } => [OP_FAILED, cookie, why as u64, 0, 0, 0, 0, 0],
             Completion::Answer(code) => [OP_ANSWER, code as u64, 0, 0, 0, 0, 0, 0],
+            Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
+            Completion::Unbound { range, by } => {
+                [OP_UNBOUND, by.0, range.kind as u64, pair(range.lower, range.upper), 0, 0, 0, 0]
+            }
         }
     }
 
@@ -554,6 +574,12 @@ impl Completion {
             OP_ENDED => Completion::Ended { id: connection_of(entry[7])?, how: ended_of(entry[1]) },
             OP_FAILED => Completion::Failed { cookie: entry[1], why: code_of(entry[2]) },
             OP_ANSWER => Completion::Answer(entry[1] as u8),
+            OP_TAKEN => Completion::Taken(NodeId(entry[1])),
+            OP_UNBOUND => {
+                let (lower, upper) = unpair(entry[3]);
+                let range = ServiceRange::new(entry[2] as u32, lower, upper);
+                Completion::Unbound { range, by: NodeId(entry[1]) }
+            }
             _ => return None,
         })
     }
@@ -611,6 +637,7 @@ mod tests {
             send(Destination::Connection(ID), Body::Arena(0), Some(1)),
             send(Destination::Multicast(ServiceRange::new(u32::MAX, 1, u32::MAX)), Body::Arena(64), None),
             Command::Bind(ServiceRange::new(100, 1, 9), Scope::Node, 200),
+            Command::BindExclusive(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Unbind(ServiceRange::new(100, 1, 9), Scope::Cluster),
             Command::Accept { offer: (7, 8), buffer: 9 },
             Command::Listen(128),
@@ -645,6 +672,8 @@ mod tests {
             offer(Some(ID)),
             Completion::Failed { cookie: 12, why: FailureCode::NoService },
             Completion::Answer(2),
+            Completion::Taken(TO.node),
+            Completion::Unbound { range: ServiceRange::new(u32::MAX, 1, u32::MAX), by: TO.node },
             Completion::Request {
                 id: ID,
                 from: TO,

@@ -207,6 +207,9 @@ impl Engine {
             refused_connection,
             late_message,
             early_message,
+            names_diverged,
+            names_full,
+            bindings_refused,
             opening,
         } = *self.node.drops();
         [
@@ -224,6 +227,9 @@ impl Engine {
             ("refused-connection", refused_connection),
             ("late-message", late_message),
             ("early-message", early_message),
+            ("names-diverged", names_diverged),
+            ("names-full", names_full),
+            ("bindings-refused", bindings_refused),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]

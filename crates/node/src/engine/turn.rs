@@ -369,6 +369,9 @@ impl Engine {
                     self.store
                         .complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
                 }
+                Event::Unbound { port, range, by } => {
+                    self.store.complete(port, Completion::Unbound { range, by });
+                }
                 Event::Names => self.push_event(NodeEvent::Names),
                 other => {
                     self.remember(now, &other);

@@ -102,6 +102,14 @@ fn of_control(f: &Frame<'_>) -> Values {
             frame(0x0A).all(&[("control", u64::from(*control)), ("token", u64::from(*token))])
         }
         Frame::Bindings(b) => of_bindings(b),
+        Frame::NameDigest(d) => frame(0x11).all(&[
+            ("digest.says", d.says as u64),
+            ("control", u64::from(d.control)),
+            ("node", d.origin.0),
+            ("incarnation", d.incarnation.0),
+            ("digest.log_seq", d.log_seq),
+            ("digest.hash", d.hash),
+        ]),
         Frame::PortClosed(control, port) => {
             frame(0x14).all(&[("control", u64::from(*control)), ("port", u64::from(port.0))])
         }
@@ -241,6 +249,7 @@ fn of_bindings(b: &Bindings<'_>) -> Values {
             ("binding.scope", 2),
             ("binding.operation", record.op as u64),
             ("binding.weight", u64::from(record.weight)),
+            ("binding.exclusive", u64::from(record.exclusive)),
         ]);
     }
     values

@@ -87,18 +87,6 @@ fn memory() -> Vec<(Vec<u8>, Values)> {
 }
 
 fn cluster() -> Vec<(Vec<u8>, Values)> {
-    let digest = [
-        ("", 4, 0),
-        ("digest.round", 8, 3),
-        ("node", 8, 1),
-        ("incarnation", 8, 2),
-        ("digest.log_seq", 8, 3),
-        ("digest.hash", 8, 4),
-        ("node", 8, 5),
-        ("incarnation", 8, 6),
-        ("digest.log_seq", 8, 7),
-        ("digest.hash", 8, 8),
-    ];
     let member = [
         ("", 4, 0),
         ("node", 8, 1),
@@ -116,7 +104,7 @@ fn cluster() -> Vec<(Vec<u8>, Values)> {
         ("node", 8, 4),
         ("node", 8, 5),
     ];
-    vec![frame(0x11, PLAIN, &digest, b""), frame(0x12, PLAIN, &member, b""), frame(0x13, PLAIN, &domain, b"")]
+    vec![frame(0x12, PLAIN, &member, b""), frame(0x13, PLAIN, &domain, b"")]
 }
 
 /// An express frame with its Ethernet header.

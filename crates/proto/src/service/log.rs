@@ -8,6 +8,7 @@ use crate::address::{Scope, ServiceRange};
 use crate::id::{Incarnation, PortId};
 use crate::wire::{Binding, BindingOp};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Included};
 
 /// Most operations kept for peers that lag. One further behind has to start again.
 pub const OPERATIONS_MAX: usize = 65_536;
@@ -24,6 +25,8 @@ pub struct Log {
     first: u64,
     operations: VecDeque<Binding>,
     live: BTreeMap<u64, Binding>,
+    /// Sum of the hashes of what lives.
+    hash: u64,
 }
 
 impl Default for Log {
@@ -35,26 +38,43 @@ impl Default for Log {
 impl Log {
     /// An empty log. The first operation will be number 1.
     pub fn new() -> Self {
-        Log { first: 1, operations: VecDeque::new(), live: BTreeMap::new() }
+        Log { first: 1, operations: VecDeque::new(), live: BTreeMap::new(), hash: 0 }
     }
 
     /// Publishes the binding `key`; returns the operation's number. Bindings of node scope do not belong here.
     pub fn publish(&mut self, key: u64, port: PortId, range: ServiceRange, weight: u8) -> u64 {
-        let record = Binding { op: BindingOp::Publish, range, port, key, scope: Scope::Cluster, weight };
-        let old = self.live.insert(key, record);
+        let (op, scope, exclusive) = (BindingOp::Publish, Scope::Cluster, false);
+        self.publish_record(Binding { op, range, port, key, scope, weight, exclusive })
+    }
+
+    /// Publishes a binding that wants to be the only one of its range.
+    pub fn publish_exclusive(&mut self, key: u64, port: PortId, range: ServiceRange) -> u64 {
+        let (op, scope, weight, exclusive) = (BindingOp::Publish, Scope::Cluster, 1, true);
+        self.publish_record(Binding { op, range, port, key, scope, weight, exclusive })
+    }
+
+    fn publish_record(&mut self, record: Binding) -> u64 {
+        let old = self.live.insert(record.key, record);
         assert!(old.is_none(), "the keys of bindings are unique for the life of a node");
+        self.hash = self.hash.wrapping_add(record.hash());
         self.push(record)
     }
 
     /// Withdraws the binding `key`; returns the operation's number, or `None` if it is not published.
     pub fn withdraw(&mut self, key: u64) -> Option<u64> {
         let record = self.live.remove(&key)?;
+        self.hash = self.hash.wrapping_sub(record.hash());
         Some(self.push(Binding { op: BindingOp::Withdraw, ..record }))
     }
 
     /// Number of the last operation; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.first + self.operations.len() as u64 - 1
+    }
+
+    /// The sum of the hashes of all bindings that live: what every replica's should be.
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// The operations from number `seq` on, with their numbers.
@@ -65,12 +85,6 @@ impl Log {
         let skip = seq.checked_sub(self.first).ok_or(Behind)?;
         let skip = skip.min(self.operations.len() as u64) as usize;
         Ok(self.operations.range(skip..).enumerate().map(move |(n, record)| (seq + n as u64, record)))
-    }
-
-    /// The live set, in the order of keys, and the number that its first record gets: the last one gets the number of
-    /// the log's last operation. (Each live binding was an operation, so there are enough numbers.)
-    pub fn snapshot(&self) -> (u64, Vec<Binding>) {
-        (self.last() + 1 - self.live.len() as u64, self.live.values().copied().collect())
     }
 
     /// Forgets the operations below number `seq`: every peer has them, or will start with a snapshot.
@@ -94,15 +108,63 @@ impl Log {
 /// since.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    snapshot: VecDeque<Binding>,
+    snapshot: Snapshot,
     next: u64,
 }
 
+/// The part of the live set that is still to be told. It is read from the log as it is told, so that a large log is not
+/// copied for each peer.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    /// Keys up to this one were told.
+    after: u64,
+    /// Bindings with larger keys are operations that follow.
+    last: u64,
+    /// Records to come. The number of the first was fixed with the first, so none may be missing.
+    left: u64,
+}
+
+impl Snapshot {
+    /// Appends the next records, at most `max`. A binding that was withdrawn before its turn came leaves a gap, which
+    /// is filled at the end by withdrawals of a binding that never was.
+    fn take(&mut self, log: &Log, max: usize, out: &mut Vec<Binding>) {
+        let (before, count) = (out.len(), self.left.min(max as u64) as usize);
+        if self.after < self.last && count > 0 {
+            let rest = log.live.range((Excluded(self.after), Included(self.last)));
+            out.extend(rest.take(count).map(|(_, record)| *record));
+            self.after = out[before..].last().map_or(self.last, |record| record.key);
+        }
+        if out.len() < before + count {
+            self.after = self.last;
+            out.resize(before + count, NOTHING);
+        }
+        self.left -= count as u64;
+    }
+}
+
+/// Keys begin at 1, so this takes nothing back.
+const NOTHING: Binding = Binding {
+    op: BindingOp::Withdraw,
+    range: ServiceRange::new(0, 0, 0),
+    port: PortId(0),
+    key: 0,
+    scope: Scope::Cluster,
+    weight: 0,
+    exclusive: false,
+};
+
 impl Feed {
-    /// Starts to feed a peer that knows nothing.
+    /// Starts to feed a peer that knows nothing. The live set is numbered so that its last record gets the number of the
+    /// log's last operation. (Each live binding was an operation, so there are enough numbers.)
     pub fn new(log: &Log) -> Self {
-        let (next, records) = log.snapshot();
-        Feed { snapshot: records.into(), next }
+        let left = log.live.len() as u64;
+        let last = log.live.last_key_value().map_or(0, |(key, _)| *key);
+        Feed { snapshot: Snapshot { after: 0, last, left }, next: log.last() + 1 - left }
+    }
+
+    /// Number of the next record that the peer gets.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// Appends at most `max` records to `out`; returns the number of the first, or `None` if the peer has got all.
@@ -111,10 +173,10 @@ impl Feed {
     /// The peer is too far behind.
     pub fn take(&mut self, log: &Log, max: usize, out: &mut Vec<Binding>) -> Result<Option<u64>, Behind> {
         let (seq, before) = (self.next, out.len());
-        if self.snapshot.is_empty() {
+        if self.snapshot.left == 0 {
             out.extend(log.entries_from(seq)?.take(max).map(|(_, record)| *record));
         } else {
-            out.extend(self.snapshot.drain(..max.min(self.snapshot.len())));
+            self.snapshot.take(log, max, out);
         }
         self.next += (out.len() - before) as u64;
         Ok((out.len() > before).then_some(seq))
@@ -127,13 +189,13 @@ impl Feed {
 
     /// Whether the peer has been told operation `seq` and all before it.
     pub fn has_told(&self, seq: u64) -> bool {
-        self.snapshot.is_empty() && self.next > seq
+        self.snapshot.left == 0 && self.next > seq
     }
 
     /// Number of the first operation of the log that this peer will need: what [`Log::trim`] may go up to. While the
     /// snapshot is under way that is the first operation after it.
     pub fn needs_from(&self) -> u64 {
-        self.next + self.snapshot.len() as u64
+        self.next + self.snapshot.left
     }
 }
 
@@ -158,12 +220,16 @@ pub struct Replica {
     pub incarnation: Incarnation,
     /// Number of the last operation applied; `None` before the first.
     pub applied: Option<u64>,
+    /// It was found to be wrong, and the log was asked for again: what comes before that begins is of no use.
+    pub asked: bool,
+    /// Records found no room, so it is no wonder if it is not what it should be.
+    pub cut: bool,
 }
 
 impl Replica {
     /// A replica of a log of which nothing is known yet.
     pub fn new(incarnation: Incarnation) -> Self {
-        Replica { incarnation, applied: None }
+        Replica { incarnation, applied: None, asked: false, cut: false }
     }
 
     /// Takes in that `count` records from number `log_seq` on are here, and says what to do with them.

@@ -7,20 +7,17 @@
 //! in use by the kind (one if all its ranges are single instances, at most 33) plus one step per range found;
 //! a change costs O(log n) plus moving the other bindings of the very same range.
 
+mod exclusive;
 mod lookup;
 
 pub use lookup::Lookup;
 
 use crate::address::{Scope, ServiceAddress, ServiceRange, USER_KIND_MIN};
 use crate::id::{NodeId, PortAddress, PortId};
+use crate::limits;
 use crate::wire::{Binding, BindingOp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Most bindings of this node (as in TIPC).
-pub const OWN_BINDINGS_MAX: usize = 65_534;
-/// Most bindings of the cluster that a node remembers.
-pub const BINDINGS_MAX: usize = 1 << 20;
 
 const LEVELS: usize = 33;
 
@@ -34,9 +31,15 @@ pub enum BindError {
     /// The first instance is larger than the last.
     #[error("the range is inverted")]
     Inverted,
-    /// The node has [`OWN_BINDINGS_MAX`] bindings.
+    /// The port has [`limits::BINDINGS_PORT_MAX`] bindings, or the node [`limits::BINDINGS_NODE_MAX`].
     #[error("too many bindings")]
     TooMany,
+    /// It wants to be the only one and is not, or somebody else does.
+    #[error("taken by node {by}")]
+    Taken {
+        /// Whose binding is in the way.
+        by: NodeId,
+    },
 }
 
 /// There is no such binding.
@@ -55,7 +58,7 @@ pub enum Applied {
     Unchanged,
     /// Nothing: an inverted range, a binding that is not for the cluster, or one that claims to be ours.
     Refused,
-    /// Nothing: the table holds [`BINDINGS_MAX`] bindings.
+    /// Nothing: there are [`limits::BINDINGS_NODE_MAX`] bindings of that node, or [`limits::BINDINGS_MAX`] in all.
     Full,
 }
 
@@ -83,12 +86,20 @@ pub struct Bound {
     pub scope: Scope,
     /// Share among the bindings of one service; 0 counts as 1.
     pub weight: u8,
+    /// It wants to be the only one of its range.
+    pub exclusive: bool,
 }
 
 impl Bound {
     /// The port with its node.
     pub fn address(&self) -> PortAddress {
         PortAddress { node: self.node, port: self.port }
+    }
+
+    /// What it adds to the hash of its node's bindings.
+    fn hash(&self, range: ServiceRange) -> u64 {
+        let &Bound { port, key, scope, weight, exclusive, .. } = self;
+        Binding { op: BindingOp::Publish, range, port, key, scope, weight, exclusive }.hash()
     }
 }
 
@@ -136,6 +147,12 @@ pub struct Table {
     levels: BTreeMap<u32, [u32; LEVELS]>,
     records: BTreeMap<(NodeId, u64), Record>,
     own_records: BTreeSet<(PortId, ServiceRange, Scope, u64)>,
+    /// How much each own port has bound.
+    own_ports: BTreeMap<PortId, usize>,
+    /// What each other node has bound.
+    shares: BTreeMap<NodeId, Share>,
+    /// Exclusive bindings of each kind that has any.
+    exclusives: BTreeMap<u32, u32>,
     next_key: u64,
     generation: u64,
     /// What changed since it was asked for; nothing is kept while nobody wants to know.
@@ -160,10 +177,17 @@ struct Record {
     scope: Scope,
 }
 
+/// All that one node has bound: how much, and the sum of the hashes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    bindings: usize,
+    hash: u64,
+}
+
 /// The bindings of one range, by node and key, and whose turn it is.
 #[derive(Clone, Debug, Default)]
 struct Service {
-    bounds: Vec<Bound>,
+    bounds: SmallVec<[Bound; 1]>,
     own_turn: Turn,
     cluster_turn: Turn,
     any_turn: Turn,
@@ -186,6 +210,9 @@ impl Table {
             levels: BTreeMap::new(),
             records: BTreeMap::new(),
             own_records: BTreeSet::new(),
+            own_ports: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            exclusives: BTreeMap::new(),
             next_key: 1,
             generation: 0,
             changes: None,
@@ -196,7 +223,7 @@ impl Table {
     /// bind the same range again: each binding counts.
     ///
     /// # Errors
-    /// A reserved kind, an inverted range, or too many bindings.
+    /// A reserved kind, an inverted range, too many bindings, or an exclusive one that overlaps it.
     pub fn bind(
         &mut self,
         port: PortId,
@@ -204,20 +231,52 @@ impl Table {
         scope: Scope,
         weight: u8,
     ) -> Result<u64, BindError> {
+        self.admit(port, range)?;
+        if self.has_exclusive(range.kind) {
+            self.check_taken(range, |bound| bound.exclusive)?;
+        }
+        let bound = Bound { node: self.own, key: self.next_key, port, scope, weight, exclusive: false };
+        Ok(self.insert_own(range, bound))
+    }
+
+    /// The same with a binding that wants to be the only one of its range: of all that this node knows, or, if its scope
+    /// is the node, of the node's own ones.
+    ///
+    /// # Errors
+    /// As above, or any other binding that overlaps it.
+    pub fn bind_exclusive(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<u64, BindError> {
+        self.admit(port, range)?;
+        let own = self.own;
+        self.check_taken(range, |bound| scope == Scope::Cluster || bound.node == own || bound.exclusive)?;
+        let bound = Bound { node: own, key: self.next_key, port, scope, weight: 1, exclusive: true };
+        Ok(self.insert_own(range, bound))
+    }
+
+    fn admit(&self, port: PortId, range: ServiceRange) -> Result<(), BindError> {
         if range.kind < USER_KIND_MIN {
             return Err(BindError::Reserved);
         }
         if range.lower > range.upper {
             return Err(BindError::Inverted);
         }
-        if self.own_records.len() >= OWN_BINDINGS_MAX {
+        let of_port = self.own_ports.get(&port).copied().unwrap_or(0);
+        if self.own_records.len() >= limits::BINDINGS_NODE_MAX || of_port >= limits::BINDINGS_PORT_MAX {
             return Err(BindError::TooMany);
         }
-        let key = self.next_key;
+        Ok(())
+    }
+
+    fn insert_own(&mut self, range: ServiceRange, bound: Bound) -> u64 {
         self.next_key += 1;
-        self.own_records.insert((port, range, scope, key));
-        self.insert(range, Bound { node: self.own, key, port, scope, weight });
-        Ok(key)
+        self.own_records.insert((bound.port, range, bound.scope, bound.key));
+        *self.own_ports.entry(bound.port).or_default() += 1;
+        self.insert(range, bound);
+        bound.key
     }
 
     /// Takes back the oldest binding of an own port to exactly this range and scope; returns its key.
@@ -244,16 +303,16 @@ impl Table {
 
     /// Applies a record of `node`'s log.
     pub fn apply(&mut self, node: NodeId, record: &Binding) -> Applied {
-        let Binding { range, port, key, scope, weight, .. } = *record;
+        let Binding { range, port, key, scope, weight, exclusive, .. } = *record;
         if node == self.own || range.lower > range.upper || scope != Scope::Cluster {
             return Applied::Refused;
         }
         let known = self.records.contains_key(&(node, key));
         match record.op {
             BindingOp::Publish if known => Applied::Unchanged,
-            BindingOp::Publish if self.records.len() >= BINDINGS_MAX => Applied::Full,
+            BindingOp::Publish if self.is_full_for(node) => Applied::Full,
             BindingOp::Publish => {
-                self.insert(range, Bound { node, key, port, scope, weight });
+                self.insert(range, Bound { node, key, port, scope, weight, exclusive });
                 Applied::Published
             }
             BindingOp::Withdraw if known => {
@@ -264,6 +323,11 @@ impl Table {
         }
     }
 
+    fn is_full_for(&self, node: NodeId) -> bool {
+        let share = self.shares.get(&node).map_or(0, |share| share.bindings);
+        share >= limits::BINDINGS_NODE_MAX || self.records.len() >= limits::BINDINGS_MAX
+    }
+
     /// Forgets everything that `node` has bound; returns what it was.
     pub fn purge(&mut self, node: NodeId) -> Vec<(PortId, ServiceRange)> {
         let records = self.records.range((node, 0)..=(node, u64::MAX));
@@ -272,6 +336,14 @@ impl Table {
             self.remove(node, *key);
         }
         gone.into_iter().map(|(_, port, range)| (port, range)).collect()
+    }
+
+    /// Forgets what `node` has bound, but for one binding (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn purge_all_but_first(&mut self, node: NodeId) {
+        let records = self.records.range((node, 0)..=(node, u64::MAX));
+        let keys: Vec<u64> = records.map(|(id, _)| id.1).skip(1).collect();
+        keys.into_iter().for_each(|key| self.remove(node, key));
     }
 
     /// All ports bound to `address`, each once, sorted.
@@ -390,6 +462,11 @@ impl Table {
         self.records.is_empty()
     }
 
+    /// The sum of the hashes of all that another node has bound, as this table has it (protocol.md §7.2).
+    pub fn hash_of(&self, node: NodeId) -> u64 {
+        self.shares.get(&node).map_or(0, |share| share.hash)
+    }
+
     /// Grows with every change.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -407,8 +484,16 @@ impl Table {
         if let Some(changes) = &mut self.changes {
             changes.push(Change { op: BindingOp::Publish, range, bound, alone: service.bounds.len() == 1 });
         }
+        if bound.exclusive {
+            *self.exclusives.entry(range.kind).or_default() += 1;
+        }
         let record = Record { range, port: bound.port, scope: bound.scope };
         self.records.insert((bound.node, bound.key), record);
+        if bound.node != self.own {
+            let share = self.shares.entry(bound.node).or_default();
+            share.bindings += 1;
+            share.hash = share.hash.wrapping_add(bound.hash(range));
+        }
         self.generation += 1;
     }
 
@@ -416,11 +501,21 @@ impl Table {
         let Some(record) = self.records.remove(&(node, key)) else { return };
         if node == self.own {
             self.own_records.remove(&(record.port, record.range, record.scope, key));
+            self.forget_own(record.port);
         }
+        let mut exclusive = false;
         let place = place_of(record.range);
         let Some(service) = self.services.get_mut(&place) else { return };
         if let Ok(at) = service.bounds.binary_search_by_key(&(node, key), |b| (b.node, b.key)) {
             let bound = service.bounds.remove(at);
+            exclusive = bound.exclusive;
+            if let Some(share) = self.shares.get_mut(&node) {
+                share.bindings -= 1;
+                share.hash = share.hash.wrapping_sub(bound.hash(record.range));
+                if share.bindings == 0 {
+                    self.shares.remove(&node);
+                }
+            }
             if let Some(changes) = &mut self.changes {
                 let (range, alone) = (record.range, service.bounds.is_empty());
                 changes.push(Change { op: BindingOp::Withdraw, range, bound, alone });
@@ -430,7 +525,18 @@ impl Table {
             self.services.remove(&place);
             self.forget_place(place);
         }
+        if exclusive {
+            self.forget_exclusive(record.range.kind);
+        }
         self.generation += 1;
+    }
+
+    fn forget_own(&mut self, port: PortId) {
+        let Some(count) = self.own_ports.get_mut(&port) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.own_ports.remove(&port);
+        }
     }
 
     fn forget_place(&mut self, place: Place) {

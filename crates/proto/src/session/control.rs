@@ -19,6 +19,8 @@ pub enum Notice {
         /// The records.
         records: Vec<Binding>,
     },
+    /// What a replica of a binding log should look like.
+    Digest(wire::NameDigest),
     /// A port of the sender is gone.
     PortClosed(PortId),
     /// News of a link.
@@ -36,6 +38,7 @@ impl Notice {
     pub fn bytes(&self) -> usize {
         match self {
             Notice::Bindings { records, .. } => wire::Bindings::emitted_bytes(records.len()),
+            Notice::Digest(_) => wire::NameDigest::BYTES,
             Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
             Notice::Connect(_) => wire::Connect::BYTES,
             Notice::Accept(_) => wire::Accept::BYTES,
@@ -49,6 +52,7 @@ impl Notice {
             Notice::Bindings { origin, incarnation, log_seq, records } => {
                 wire::Bindings::emit(number, *origin, *incarnation, *log_seq, records, out);
             }
+            Notice::Digest(digest) => wire::NameDigest { control: number, ..*digest }.emit(out),
             Notice::PortClosed(port) => wire::Frame::PortClosed(number, *port).emit(out),
             Notice::LinkSet(link, status, next) => {
                 wire::LinkSet { control: number, link: *link, status: *status, number: *next }.emit(out);
@@ -103,6 +107,12 @@ impl Control {
     /// Queues a notice. Callers that produce many ask `has_room` first; single ones always fit.
     pub fn push(&mut self, notice: Notice) {
         self.pending.push_back(Pending { notice, confirmed: false });
+    }
+
+    /// The notice that was queued last, if it has never left: what belongs to it may still join it.
+    pub fn last_unsent(&mut self) -> Option<&mut Notice> {
+        let unsent = (self.sent as usize) < self.pending.len();
+        self.pending.back_mut().filter(|_| unsent).map(|pending| &mut pending.notice)
     }
 
     /// The number that the next notice gets.

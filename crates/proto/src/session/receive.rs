@@ -155,6 +155,7 @@ impl Session {
                 log_seq: b.log_seq,
                 records: b.iter().collect(),
             }),
+            Frame::NameDigest(digest) => self.on_control(digest.control, || Notice::Digest(*digest)),
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
             // It obliges us to an answer: who confirms none of those gets no more of them.
@@ -737,7 +738,7 @@ impl Session {
                 Notice::Connect(connect) => self.on_connect(cx, &connect),
                 Notice::Accept(accept) => self.on_accept(cx, &accept),
                 Notice::Shutdown(shutdown) => self.on_shutdown(cx, &shutdown),
-                bindings @ Notice::Bindings { .. } => self.notices.push_back(bindings),
+                names @ (Notice::Bindings { .. } | Notice::Digest(_)) => self.notices.push_back(names),
             }
         }
     }

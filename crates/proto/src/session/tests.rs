@@ -325,6 +325,7 @@ fn control_between_the_packets_of_a_transfer_never_makes_one_too_large() {
         key: 1,
         scope: crate::address::Scope::Cluster,
         weight: 0,
+        exclusive: false,
     };
     for (first, second) in (1..25).flat_map(|first| (1..25).map(move |second| (first, second))) {
         let mut session = session_with_mtu(&config, &[(Active, 0)], 1_200);

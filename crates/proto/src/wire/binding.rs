@@ -5,10 +5,13 @@ use super::frame::{BINDINGS_MAX, Binding, BindingOp, Bindings, BindingsIter, kin
 use super::{Fault, Malformed};
 use crate::address::{Scope, ServiceRange};
 use crate::id::{Incarnation, NodeId, PortId};
+use crate::mix::fnv1a;
 
 /// Bytes of one record.
 pub const BINDING_BYTES: usize = 40;
 const FIXED_BYTES: usize = 32;
+/// Flag of a record.
+const EXCLUSIVE: u8 = 1 << 0;
 
 impl<'a> Bindings<'a> {
     /// The records, in the order of the log.
@@ -109,8 +112,18 @@ impl<'a> IntoIterator for &Bindings<'a> {
 }
 
 impl Binding {
+    /// What this binding, as long as it lives, adds to the hash of its log (protocol.md §7.2).
+    pub fn hash(&self) -> u64 {
+        fnv1a(Binding { op: BindingOp::Publish, ..*self }.draft().bytes())
+    }
+
     fn emit(&self, out: &mut Vec<u8>) {
-        Draft::<BINDING_BYTES>::new()
+        self.draft().end(out);
+    }
+
+    fn draft(&self) -> Draft<BINDING_BYTES> {
+        let mut draft = Draft::new();
+        draft
             .u32(self.range.kind)
             .u32(self.range.lower)
             .u32(self.range.upper)
@@ -119,8 +132,9 @@ impl Binding {
             .u8(self.scope as u8)
             .u8(self.op as u8)
             .u8(self.weight)
-            .zero(13)
-            .end(out);
+            .u8(if self.exclusive { EXCLUSIVE } else { 0 })
+            .zero(12);
+        draft
     }
 
     fn parse(b: &[u8; BINDING_BYTES]) -> Result<Binding, Malformed> {
@@ -136,8 +150,12 @@ impl Binding {
             2 => BindingOp::Withdraw,
             _ => return Err(fault(Fault::Value, 25)),
         };
-        expect_zero(b, 27, BINDING_BYTES)?;
+        if b[27] & !EXCLUSIVE != 0 {
+            return Err(fault(Fault::Reserved, 27));
+        }
+        expect_zero(b, 28, BINDING_BYTES)?;
+        let exclusive = b[27] & EXCLUSIVE != 0;
         let (port, key) = (PortId(u32_at(b, 12)), u64_at(b, 16));
-        Ok(Binding { op, range, port, key, scope: Scope::Cluster, weight: b[26] })
+        Ok(Binding { op, range, port, key, scope: Scope::Cluster, weight: b[26], exclusive })
     }
 }

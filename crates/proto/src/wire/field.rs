@@ -102,6 +102,12 @@ impl<const N: usize> Draft<N> {
         self
     }
 
+    /// The finished structure.
+    pub(crate) fn bytes(&self) -> &[u8; N] {
+        debug_assert_eq!(self.at, N, "every field is written");
+        &self.bytes
+    }
+
     /// Appends the finished structure.
     #[inline]
     pub(crate) fn end(&self, out: &mut Vec<u8>) {

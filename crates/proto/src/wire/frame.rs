@@ -16,6 +16,7 @@ pub(crate) mod kind {
     pub const CTS: u8 = 0x09;
     pub const TRANSFER_ABORT: u8 = 0x0A;
     pub const BINDINGS: u8 = 0x10;
+    pub const NAME_DIGEST: u8 = 0x11;
     pub const PORT_CLOSED: u8 = 0x14;
     pub const PROBE: u8 = 0x18;
     pub const PROBE_REPLY: u8 = 0x19;
@@ -226,6 +227,8 @@ pub struct Binding {
     pub scope: Scope,
     /// Share among several bindings of one service (0 counts as 1).
     pub weight: u8,
+    /// It wants to be the only one of its range (protocol.md §7.4).
+    pub exclusive: bool,
 }
 
 /// Most records in one BINDINGS frame.
@@ -244,6 +247,35 @@ pub struct Bindings<'a> {
     pub log_seq: u64,
     /// The records, 40 bytes each, already checked.
     pub records: &'a [u8],
+}
+
+/// What a [`NameDigest`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum DigestSays {
+    /// How the sender's log stands.
+    State = 0,
+    /// What follows is the sender's log from its beginning.
+    Anew = 1,
+    /// The receiver's log is wanted from its beginning.
+    Again = 2,
+}
+
+/// What a replica of a binding log should look like, or does (protocol.md §4.10). Reliable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameDigest {
+    /// Control number.
+    pub control: u32,
+    /// What it is about.
+    pub says: DigestSays,
+    /// Whose log.
+    pub origin: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// Number of the last operation.
+    pub log_seq: u64,
+    /// Sum of the hashes of the live bindings.
+    pub hash: u64,
 }
 
 /// Iterates the records of [`Bindings`].
@@ -429,6 +461,8 @@ pub enum Frame<'a> {
     TransferAbort(u32, u32),
     /// 0x10
     Bindings(Bindings<'a>),
+    /// 0x11
+    NameDigest(NameDigest),
     /// 0x14: that port of the sender is gone, forget its flows. Reliable. (control number, port)
     PortClosed(u32, PortId),
     /// 0x18

@@ -3,7 +3,7 @@
 use super::field::{Draft, fault, pad, padded};
 use super::frame::{
     Accept, Ack, BearerState, Bindings, Close, Connect, Credit, Cts, Fragment, Frame, Frames, LinkSet,
-    Message, Multicast, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
+    Message, Multicast, NameDigest, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
 };
 use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
 use super::{Fault, Malformed};
@@ -91,6 +91,7 @@ fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
             super::flow::parse_notice(frame).map(|(control, token)| Frame::TransferAbort(control, token))?
         }
         kind::BINDINGS => Frame::Bindings(Bindings::parse(frame)?),
+        kind::NAME_DIGEST => Frame::NameDigest(NameDigest::parse(frame)?),
         kind::PORT_CLOSED => super::flow::parse_notice(frame)
             .map(|(control, port)| Frame::PortClosed(control, PortId(port)))?,
         kind::PROBE => Frame::Probe(Probe::parse(frame)?),
@@ -138,6 +139,7 @@ impl Frame<'_> {
                 super::flow::emit_notice(kind::TRANSFER_ABORT, *control, *token, out);
             }
             Frame::Bindings(bindings) => bindings.emit_parsed(out),
+            Frame::NameDigest(digest) => digest.emit(out),
             Frame::PortClosed(control, port) => {
                 super::flow::emit_notice(kind::PORT_CLOSED, *control, port.0, out)
             }
@@ -172,6 +174,7 @@ impl Frame<'_> {
             Frame::Cts(_) => Cts::BYTES,
             Frame::TransferAbort(..) | Frame::PortClosed(..) => super::flow::NOTICE_BYTES,
             Frame::Bindings(bindings) => Bindings::emitted_bytes(bindings.iter().len()),
+            Frame::NameDigest(_) => NameDigest::BYTES,
             Frame::Probe(_) => Probe::BYTES,
             Frame::ProbeReply(_) => ProbeReply::BYTES,
             Frame::LinkSet(_) => LinkSet::BYTES,

@@ -1,8 +1,8 @@
 //! Packets as text, one line each, for traces and captures.
 
 use super::{
-    Ack, BearerState, BindingOp, Bindings, Connect, Fault, Fragment, Frame, Frames, HEADER_BYTES, Header,
-    Malformed, Message, PacketType, Probe, ProbeKind, ProbeReply, RefuseReason,
+    Ack, BearerState, BindingOp, Bindings, Connect, DigestSays, Fault, Fragment, Frame, Frames, HEADER_BYTES,
+    Header, Malformed, Message, NameDigest, PacketType, Probe, ProbeKind, ProbeReply, RefuseReason,
 };
 use super::{Beacon, Hello, LinkStatus, Reset, Versions};
 use super::{
@@ -127,6 +127,15 @@ impl Display for Frame<'_> {
             Frame::PortClosed(control, port) => write!(f, "port-closed #{control} port {port}"),
             Frame::Probe(probe) => show_probe(probe, f),
             Frame::ProbeReply(reply) => show_probe_reply(reply, f),
+            Frame::NameDigest(digest) => {
+                let says = match digest.says {
+                    DigestSays::State => "state",
+                    DigestSays::Anew => "anew",
+                    DigestSays::Again => "again",
+                };
+                let NameDigest { control, origin, incarnation, log_seq, hash, .. } = digest;
+                write!(f, "name-digest #{control} {says} of {origin}/{incarnation} log {log_seq} {hash:x}")
+            }
             Frame::LinkSet(set) => {
                 let status = match set.status {
                     LinkStatus::Active => "active",

@@ -32,7 +32,7 @@ pub fn data(random: &mut Random, live: &Live) -> Vec<u8> {
 }
 
 fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
-    match random.below(27) {
+    match random.below(28) {
         0..=2 => put_message(random, live, out),
         3..=5 => put_fragment(random, live, out),
         6 | 7 => put_transfer_fragment(random, out),
@@ -48,6 +48,7 @@ fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x24, 0x30, 0x7F])).emit(out),
         21..=23 => put_connection(random, live, out),
         24 | 25 => put_multicast(random, live, out),
+        26 => put_digest(random, live, out),
         // A session that is closed is not attacked any further, so this comes rarely.
         _ if random.one_in(60) => Frame::Close(Close { reason: random.below(4) as u16 }).emit(out),
         _ => Frame::TransferAbort(random.below(300) as u32, token(random)).emit(out),
@@ -212,12 +213,22 @@ fn put_bindings(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
             key: random.odd_number(),
             scope: Scope::Cluster,
             weight: random.next() as u8,
+            exclusive: random.one_in(4),
         });
     }
     let honest = !random.one_in(6);
     let origin = if honest { live.node } else { NodeId(random.odd_number().max(1)) };
     let log_seq = if random.one_in(3) { random.odd_number() } else { 1 + random.below(100) as u64 };
     Bindings::emit(control(random), origin, live.incarnation, log_seq, &records, out);
+}
+
+fn put_digest(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
+    let origin = if random.one_in(6) { NodeId(random.odd_number().max(1)) } else { live.node };
+    let (control, log_seq) = (control(random), random.below(40) as u64);
+    let says = random.pick(&[DigestSays::State, DigestSays::Anew, DigestSays::Again]);
+    let hash = if random.one_in(2) { 0 } else { random.odd_number() };
+    let incarnation = live.incarnation;
+    Frame::NameDigest(NameDigest { control, says, origin, incarnation, log_seq, hash }).emit(out);
 }
 
 fn put_notice(random: &mut Random, live: &Live, out: &mut Vec<u8>) {

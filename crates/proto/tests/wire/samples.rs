@@ -41,8 +41,9 @@ pub fn bindings() -> [Binding; 2] {
         key: 0x0A0B,
         scope: Scope::Cluster,
         weight: 3,
+        exclusive: true,
     };
-    [publish, Binding { op: BindingOp::Withdraw, weight: 0, ..publish }]
+    [publish, Binding { op: BindingOp::Withdraw, weight: 0, exclusive: false, ..publish }]
 }
 
 /// A BINDINGS frame of `bindings()`, as bytes.
@@ -118,6 +119,14 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
     ];
     frames.extend(of_connections());
     frames.extend(to_several());
+    frames.push(Frame::NameDigest(NameDigest {
+        control: 20,
+        says: DigestSays::Again,
+        origin: NodeId(0xB0B),
+        incarnation: Incarnation(44),
+        log_seq: 9,
+        hash: 0x1122_3344_5566_7788,
+    }));
     frames
 }
 

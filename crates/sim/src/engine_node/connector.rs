@@ -83,6 +83,7 @@ impl Connector for Seat {
                 None
             }
             Arrival::Sorted | Arrival::Failed(..) | Arrival::Answer(_) => None,
+            Arrival::Taken(_) | Arrival::Unbound(..) => None,
         }
     }
 

@@ -91,6 +91,7 @@ pub fn frame_name(kind: u8) -> &'static str {
         0x09 => "cts",
         0x0a => "transfer abort",
         0x10 => "bindings",
+        0x11 => "name digest",
         0x14 => "port closed",
         0x18 => "probe",
         0x19 => "probe reply",

@@ -16,6 +16,8 @@ use polyrail_proto::id::{NodeId, PortAddress, PortId};
 /// Services of a run are instances 0..8 of this type.
 pub(crate) const SERVICE_KIND: u32 = 1_000;
 const INSTANCES: u64 = 8;
+/// Of this type all bindings want to be the only ones; nothing is sent to them.
+pub(crate) const EXCLUSIVE_KIND: u32 = 1_001;
 /// Share of bindings that only the own node may know of.
 const NODE_SCOPE_PPM: u32 = 150_000;
 /// Most things that an application takes from a port at one time.
@@ -27,6 +29,8 @@ pub(super) struct AppPort {
     pub(super) key: PortKey,
     /// Ranges, and whether the cluster knows of them.
     pub(super) bound: Vec<(ServiceRange, bool)>,
+    /// Ranges of which it asked to be the only port, and was not told that it is not any more.
+    wished: Vec<ServiceRange>,
     asleep_until_ns: TimeNs,
     /// It has begun to take connections.
     pub(super) listening: bool,
@@ -42,6 +46,7 @@ pub(super) struct App {
     pub(super) connections: Connections,
     actions: Prng,
     scopes: Prng,
+    exclusives: Prng,
     pub(super) sizes: Prng,
     content: Vec<u8>,
 }
@@ -55,6 +60,7 @@ impl App {
             actions: Prng::for_component(plan.seed, "actions", node as u64),
             sizes: Prng::for_component(plan.seed, "sizes", node as u64),
             scopes: Prng::for_component(plan.seed, "scopes", node as u64),
+            exclusives: Prng::for_component(plan.seed, "exclusives", node as u64),
             content: Vec::new(),
         }
     }
@@ -91,6 +97,7 @@ impl World {
         self.nodes[node].app.ports.push(AppPort {
             key,
             bound: Vec::new(),
+            wished: Vec::new(),
             asleep_until_ns: 0,
             listening: false,
             accepts_from_ns: 0,
@@ -226,6 +233,7 @@ impl World {
 
     fn rebind(&mut self, node: usize) {
         let index = self.draw_port(node);
+        self.compete(node, index);
         let local_ns = self.nodes[node].host.local_ns(self.now_ns);
         let Some((range, cluster)) = self.nodes[node].app.ports[index].bound.pop() else {
             return self.bind(node, index);
@@ -238,6 +246,28 @@ impl World {
         }
         self.note(|| format!("node {node} port {port} gives {range:?} up, cluster {cluster}"));
         self.coverage.add("application", "unbind", 1);
+    }
+
+    /// A port wants to be the only one of a few instances that others want too, or no longer does.
+    fn compete(&mut self, node: usize, index: usize) {
+        let state = &mut self.nodes[node];
+        let local_ns = state.host.local_ns(self.now_ns);
+        let (port, draws) = (&mut state.app.ports[index], &mut state.app.exclusives);
+        let key = port.key;
+        let Some(subject) = state.subject.as_mut() else { return };
+        if draws.chance_ppm(300_000)
+            && let Some(range) = port.wished.pop()
+        {
+            subject.unbind(local_ns, key.port, range, true);
+            return self.names.on_change(self.now_ns);
+        }
+        let lower = draws.below(INSTANCES) as u32;
+        let range = ServiceRange::new(EXCLUSIVE_KIND, lower, lower + draws.below(2) as u32);
+        subject.bind_exclusive(local_ns, key.port, range);
+        port.wished.push(range);
+        self.names.on_bound(key, range, true, self.now_ns);
+        self.note(|| format!("{key} wants {range:?} for itself"));
+        self.coverage.add("application", "exclusive bind", 1);
     }
 
     fn bind(&mut self, node: usize, index: usize) {
@@ -328,6 +358,16 @@ impl World {
                     None => false,
                 };
                 self.oracle.on_failed(self.now_ns, id, reason, excused);
+            }
+            Happening::Taken => self.coverage.add("application", "exclusive bind refused", 1),
+            Happening::Unbound(range) => {
+                self.note(|| format!("{key} has lost {range:?}"));
+                self.coverage.add("application", "exclusive bind lost", 1);
+                self.names.on_change(self.now_ns);
+                let ports = &mut self.nodes[key.node].app.ports;
+                if let Some(port) = ports.iter_mut().find(|port| port.key == key) {
+                    port.wished.retain(|wished| *wished != range);
+                }
             }
             _ => unreachable!("the others belong to the node"),
         }

@@ -1,9 +1,10 @@
-//! I11: nodes agree about who is there and what is bound, and know nothing of lives that are over.
+//! I11: nodes agree about who is there and what is bound, and know nothing of lives that are over. I16: what wants to be
+//! the only one of its range is, in the end.
 //!
 //! While faults last, a node may know too little, but nothing that is wrong: each binding that it knows of another
 //! node was made by the very life of that node with which it has a session. In the end it knows all.
 
-use super::World;
+use super::{EXCLUSIVE_KIND, World};
 use crate::check::PortKey;
 use crate::queue::{S, TimeNs};
 use crate::subject::{Directory, KnownBinding};
@@ -88,7 +89,7 @@ impl World {
 
     /// Whether all nodes know each other and what is bound.
     pub(super) fn names_settled(&self) -> bool {
-        self.disagreement().is_none()
+        self.disagreement().is_none() && self.overlap().is_none()
     }
 
     /// Whether they had time enough to come to know.
@@ -100,6 +101,21 @@ impl World {
         if let Some(what) = self.disagreement() {
             self.oracle.violation("I11", self.now_ns, what);
         }
+        if let Some(what) = self.overlap() {
+            self.oracle.violation("I16", self.now_ns, what);
+        }
+    }
+
+    /// Two bindings of which each wants to be the only one, as some node knows them.
+    fn overlap(&self) -> Option<String> {
+        (0..self.plan.nodes).find_map(|node| {
+            let exclusive = |binding: &&KnownBinding| binding.range.kind == EXCLUSIVE_KIND;
+            let directory = self.directory(node)?;
+            let mut all: Vec<_> = directory.bindings.iter().filter(exclusive).collect();
+            all.sort_unstable_by_key(|binding| binding.range);
+            let pair = all.windows(2).find(|pair| pair[1].range.lower <= pair[0].range.upper)?;
+            Some(format!("node {node} knows two that want to be the only ones: {pair:?}"))
+        })
     }
 
     fn directory(&self, node: usize) -> Option<Directory> {
@@ -152,6 +168,10 @@ impl World {
                     cluster: *cluster,
                 }));
             }
+            // Who gets what everybody wants is between the nodes: what a node gave its own ports, all must know.
+            let own = self.directory(*of).map(|directory| directory.bindings).unwrap_or_default();
+            let exclusive = |binding: &KnownBinding| binding.range.kind == EXCLUSIVE_KIND;
+            expected.extend(own.into_iter().filter(|binding| binding.node == identity && exclusive(binding)));
         }
         expected.sort_unstable();
         let mut known = directory.bindings.clone();

@@ -37,10 +37,35 @@ fn a_snapshot_ends_where_the_log_stands() {
         publish(&mut log, key);
     }
     log.withdraw(2);
-    let (first, records) = log.snapshot();
-    assert_eq!((first, first + records.len() as u64 - 1), (3, log.last()));
+    let (mut feed, mut records) = (Feed::new(&log), Vec::new());
+    assert_eq!(feed.take(&log, 9, &mut records), Ok(Some(3)));
+    assert_eq!((feed.next(), feed.is_done(&log)), (log.last() + 1, true));
     assert_eq!(records.iter().map(|r| r.key).collect::<Vec<_>>(), [1, 3, 4, 5]);
     assert!(records.iter().all(|r| r.op == BindingOp::Publish));
+}
+
+#[test]
+fn what_is_withdrawn_before_its_turn_leaves_no_gap_in_the_numbers() {
+    let mut log = Log::new();
+    for key in 1..=6 {
+        publish(&mut log, key);
+    }
+    let (mut feed, mut records) = (Feed::new(&log), Vec::new());
+    assert_eq!(feed.take(&log, 2, &mut records), Ok(Some(1)));
+    for key in [2, 3, 6] {
+        log.withdraw(key);
+    }
+    publish(&mut log, 7);
+    assert_eq!((feed.needs_from(), feed.has_told(6)), (7, false));
+    assert_eq!(feed.take(&log, 0, &mut records), Ok(None), "there is no room");
+    assert_eq!(feed.take(&log, 3, &mut records), Ok(Some(3)));
+    assert_eq!(feed.take(&log, 3, &mut records), Ok(Some(6)), "what is left of the snapshot");
+    assert_eq!(feed.take(&log, 9, &mut records), Ok(Some(7)));
+    let told: Vec<_> = records.iter().map(|r| (r.op == BindingOp::Publish, r.key)).collect();
+    let (snapshot, since) = told.split_at(6);
+    assert_eq!(snapshot, [(true, 1), (true, 2), (true, 4), (true, 5), (false, 0), (false, 0)]);
+    assert_eq!(since, [(false, 2), (false, 3), (false, 6), (true, 7)]);
+    assert!(feed.is_done(&log));
 }
 
 #[test]

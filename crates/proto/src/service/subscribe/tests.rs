@@ -50,7 +50,7 @@ impl World {
 
     fn apply(&mut self, op: BindingOp, node: u64, range: ServiceRange, key: u64) {
         let port = PortId(key as u32);
-        let record = Binding { op, range, port, key, scope: Scope::Cluster, weight: 1 };
+        let record = Binding { op, range, port, key, scope: Scope::Cluster, weight: 1, exclusive: false };
         self.table.apply(NodeId(node), &record);
         self.tell();
     }

@@ -14,7 +14,7 @@ pub(super) fn port(n: u32) -> PortId {
 }
 
 fn record(op: BindingOp, range: ServiceRange, port: u32, key: u64, weight: u8) -> Binding {
-    Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight }
+    Binding { op, range, port: PortId(port), key, scope: Scope::Cluster, weight, exclusive: false }
 }
 
 pub(super) fn publish(table: &mut Table, node: u64, range: ServiceRange, port: u32, weight: u8) {
@@ -49,19 +49,53 @@ fn bad_ranges_are_refused() {
 }
 
 #[test]
-fn a_node_may_bind_so_much_and_no_more() {
+fn a_port_and_a_node_may_bind_so_much_and_no_more() {
     let mut table = Table::new(OWN);
-    for n in 0..OWN_BINDINGS_MAX as u32 {
-        table.bind(port(1), ServiceRange::new(64, n, n), Scope::Cluster, 1).unwrap();
+    let bind = |table: &mut Table, number: u32, n: u32| {
+        table.bind(port(number), ServiceRange::new(64, n, n), Scope::Cluster, 1)
+    };
+    for number in 1..=2 {
+        for n in 0..limits::BINDINGS_PORT_MAX as u32 {
+            bind(&mut table, number, n).unwrap();
+        }
+        assert_eq!(bind(&mut table, number, u32::MAX), Err(BindError::TooMany));
     }
-    let one_more = ServiceRange::new(65, 0, 0);
-    assert_eq!(table.bind(port(1), one_more, Scope::Cluster, 1), Err(BindError::TooMany));
+    assert_eq!(table.len(), limits::BINDINGS_NODE_MAX);
+    assert_eq!(bind(&mut table, 3, 0), Err(BindError::TooMany), "the others have it all");
     table.unbind(port(1), ServiceRange::new(64, 7, 7), Scope::Cluster).unwrap();
-    assert!(table.bind(port(1), one_more, Scope::Cluster, 1).is_ok());
-    assert_eq!(table.unbind_port(port(1)).len(), OWN_BINDINGS_MAX);
+    assert_eq!(bind(&mut table, 2, 7), Err(BindError::TooMany));
+    assert!(bind(&mut table, 3, 7).is_ok());
+    let counts = [1, 2, 3].map(|number| table.unbind_port(port(number)).len());
+    assert_eq!(counts, [limits::BINDINGS_PORT_MAX - 1, limits::BINDINGS_PORT_MAX, 1]);
     assert!(
         table.is_empty() && table.services.is_empty() && table.by_upper.is_empty() && table.levels.is_empty()
     );
+    assert!(table.own_ports.is_empty() && table.own_records.is_empty());
+}
+
+#[test]
+fn a_flood_of_one_node_leaves_room_for_others() {
+    let mut table = Table::new(OWN);
+    let publish = |table: &mut Table, node: u64, key: u64| {
+        let range = ServiceRange::new(100, key as u32, key as u32);
+        table.apply(NodeId(node), &record(BindingOp::Publish, range, 1, key, 1))
+    };
+    let most = limits::BINDINGS_NODE_MAX as u64;
+    for node in 101..=116 {
+        assert!((1..=most).all(|key| publish(&mut table, node, key) == Applied::Published));
+        assert_eq!(publish(&mut table, node, most + 1), Applied::Full);
+    }
+    // The limit of all is a little above 16 nodes that have bound all that they may.
+    let mut last = 0;
+    while publish(&mut table, 117, last + 1) == Applied::Published {
+        last += 1;
+    }
+    assert_eq!((table.len(), last < most), (limits::BINDINGS_MAX, true));
+    let withdrawn = record(BindingOp::Withdraw, ServiceRange::new(100, 5, 5), 1, 5, 1);
+    assert_eq!(table.apply(NodeId(103), &withdrawn), Applied::Withdrawn);
+    assert_eq!(publish(&mut table, 117, last + 1), Applied::Published);
+    assert_eq!(table.purge(NodeId(101)).len() as u64, most);
+    assert_eq!((table.hash_of(NodeId(101)), publish(&mut table, 103, 5)), (0, Applied::Published));
 }
 
 #[test]
@@ -266,11 +300,13 @@ fn a_hundred_thousand_overlapping_bindings_are_found_exactly() {
     let mut table = Table::new(OWN);
     for n in 0..100_000u32 {
         let range = ServiceRange::new(100, n * 100, n * 100 + 250);
-        table.apply(NodeId(1), &record(BindingOp::Publish, range, n + 1, n as u64, 1));
+        let node = NodeId(1 + n as u64 % 2);
+        table.apply(node, &record(BindingOp::Publish, range, n + 1, n as u64, 1));
     }
     for instance in (0..10_000_000).step_by(7_919) {
-        let ports: Vec<u32> =
+        let mut ports: Vec<u32> =
             table.lookup(ServiceAddress::new(100, instance)).iter().map(|p| p.port.0 - 1).collect();
+        ports.sort_unstable();
         let expected: Vec<u32> = (0..100_000)
             .skip((instance / 100).saturating_sub(3) as usize)
             .take(5)
@@ -279,6 +315,7 @@ fn a_hundred_thousand_overlapping_bindings_are_found_exactly() {
         assert_eq!(ports, expected, "instance {instance}");
     }
     table.purge(NodeId(1));
+    table.purge(NodeId(2));
     assert!(table.is_empty() && table.services.is_empty() && table.by_upper.is_empty());
 }
 
@@ -344,7 +381,7 @@ fn changes_are_kept_only_for_whoever_wants_them() {
             (BindingOp::Withdraw, range, port(2), true)
         ]
     );
-    let last = Bound { node: OWN, key, port: port(2), scope: Scope::Node, weight: 3 };
+    let last = Bound { node: OWN, key, port: port(2), scope: Scope::Node, weight: 3, exclusive: false };
     assert_eq!(changes[2].bound, last);
     assert_eq!(table.take_changes(), []);
     table.keep_changes(false);
