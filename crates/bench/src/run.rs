@@ -29,7 +29,7 @@ use crate::measured::program;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::pace::Pace;
 use crate::process::core_count;
-use crate::protocol::{self, Protocol, Reach};
+use crate::protocol::{self, MEMBER_PORTS, Protocol, Reach};
 use crate::remote::Client;
 use crate::report::{Case, Comparison, Report, Series, is_tight};
 use crate::workload::{ToolCost, Workload};
@@ -403,6 +403,18 @@ impl Run<'_> {
                 let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::incast(receiver, senders, &self.stop, &mut watch)
             }
+            (_, _, Load::Members(count)) => {
+                let crews = (0..count).map(|flow| crew(flow, SENDER_NODE, member_node(flow)));
+                let crews = crews.collect::<Result<Vec<[Part; 2]>, String>>()?;
+                let mut sender = None;
+                let members = crews.into_iter().map(|[member, first]| {
+                    sender.get_or_insert(first);
+                    member
+                });
+                let members = members.collect();
+                let sender = sender.ok_or("no members")?;
+                conduct::multicast(members, sender, &self.stop, &mut watch)
+            }
             _ => {
                 let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 conduct::conduct(receiver, sender, &self.stop, &mut watch)
@@ -449,6 +461,13 @@ impl Run<'_> {
             },
             flows: match point.load {
                 Load::Streams(count) | Load::Senders(count) => count,
+                Load::Members(count) => {
+                    if role == Role::Sender {
+                        count
+                    } else {
+                        MEMBER_PORTS
+                    }
+                }
                 _ => 1,
             },
             beside,
@@ -479,6 +498,11 @@ impl Run<'_> {
             far: far.map(|far| far.far.clone()),
         }
     }
+}
+
+/// The node of one that gets messages sent to several: all but the sender's.
+fn member_node(flow: u32) -> usize {
+    1 + flow as usize
 }
 
 /// The node of a further sender: all but the receiver's.
@@ -535,6 +559,9 @@ fn suits(
     }
     if workload == Workload::Transact && protocol.transactor().is_none() {
         return Err("makes no connections, which transact is about".to_owned());
+    }
+    if workload == Workload::Multicast && protocol.caster().is_none() {
+        return Err("does not send to several nodes at once, which multicast is about".to_owned());
     }
     if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
