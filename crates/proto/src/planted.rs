@@ -39,11 +39,15 @@ pub enum Planted {
     ForgottenReading,
     /// The credit of a connection outlasts it.
     KeptCredit,
+    /// A message to several is delivered twice to one of its ports.
+    RepeatedMulticast,
+    /// A message to several is not delivered to one of its ports.
+    PartialMulticast,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 19] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -61,5 +65,7 @@ impl Planted {
         Planted::LateDelivery,
         Planted::ForgottenReading,
         Planted::KeptCredit,
+        Planted::RepeatedMulticast,
+        Planted::PartialMulticast,
     ];
 }

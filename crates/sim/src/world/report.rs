@@ -73,6 +73,7 @@ impl World {
             && self.now_ns >= self.plan.heal_ns
             && self.oracle.settled()
             && self.connections_settled()
+            && self.cast_missing().is_none()
             && self.memory_kept().is_none();
         // A verdict that was under way when the faults ended may still fall: then nodes have to meet again.
         if !over || !(self.names_settled() || self.names_are_late()) {
@@ -120,6 +121,9 @@ impl World {
         self.oracle.finish(self.now_ns);
         self.check_names_at_the_end();
         self.check_connections_at_the_end();
+        if let Some(what) = self.cast_missing() {
+            self.oracle.violation("I12", self.now_ns, what);
+        }
         if let Some(what) = self.memory_kept() {
             self.oracle.violation("I5", self.now_ns, what);
         }
@@ -149,6 +153,9 @@ impl World {
         self.coverage.add("send", "blocked", self.sends[1]);
         for name in CONNECTION_ROWS {
             self.coverage.add("connection", name, 0);
+        }
+        for name in ["sent", "copies received"] {
+            self.coverage.add("multicast", name, 0);
         }
         for transition in TRANSITIONS {
             self.coverage.add("link", transition, 0);
