@@ -397,22 +397,19 @@ impl Run<'_> {
             (_, _, Load::Senders(count)) => {
                 let [receiver, first] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 let further = (1..count).map(|flow| {
-                    let [_, sender] = crew(flow, sender_node(flow), RECEIVER_NODE)?;
+                    let [_, sender] = crew(flow, node_of(flow), RECEIVER_NODE)?;
                     Ok(sender)
                 });
                 let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::incast(receiver, senders, &self.stop, &mut watch)
             }
             (_, _, Load::Members(count)) => {
-                let crews = (0..count).map(|flow| crew(flow, SENDER_NODE, member_node(flow)));
-                let crews = crews.collect::<Result<Vec<[Part; 2]>, String>>()?;
-                let mut sender = None;
-                let members = crews.into_iter().map(|[member, first]| {
-                    sender.get_or_insert(first);
-                    member
+                let [first, sender] = crew(0, SENDER_NODE, node_of(0))?;
+                let further = (1..count).map(|flow| {
+                    let [member, _] = crew(flow, SENDER_NODE, node_of(flow))?;
+                    Ok(member)
                 });
-                let members = members.collect();
-                let sender = sender.ok_or("no members")?;
+                let members = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::multicast(members, sender, &self.stop, &mut watch)
             }
             _ => {
@@ -500,13 +497,8 @@ impl Run<'_> {
     }
 }
 
-/// The node of one that gets messages sent to several: all but the sender's.
-fn member_node(flow: u32) -> usize {
-    1 + flow as usize
-}
-
-/// The node of a further sender: all but the receiver's.
-fn sender_node(flow: u32) -> usize {
+/// The node of a flow where each has one of its own: of a further sender, or of one that gets what is sent to several.
+fn node_of(flow: u32) -> usize {
     1 + flow as usize
 }
 
