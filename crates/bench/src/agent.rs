@@ -17,7 +17,7 @@ use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::errand;
 use crate::failover;
 use crate::process::{claim_the_machine, pin_thread};
-use crate::protocol::{self, Answerer, Caller, Flow, Pipe, Protocol, Transactor};
+use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
     NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_incast, play_parallel,
     tool_cost,
@@ -142,6 +142,8 @@ impl Opening<'_> {
         match (self.job.workload, self.job.role) {
             (Workload::Transact, Role::Receiver) => self.answerer(),
             (Workload::Transact, Role::Sender) => self.caller(),
+            (Workload::Multicast, Role::Receiver) => self.members(),
+            (Workload::Multicast, Role::Sender) => self.cast(),
             (_, Role::Receiver) => self.listen(),
             (_, Role::Sender) => self.connect(),
         }
@@ -160,6 +162,20 @@ impl Opening<'_> {
         let caller = self.transactor()?.caller(&self.job.setup, &address);
         self.pin();
         Ok(End::Caller(caller.map_err(|error| self.failed(&address, error))?))
+    }
+
+    /// Listens as one of several nodes that get the same messages.
+    fn members(self) -> Result<End, String> {
+        let pipes = self.caster()?.members(&self.job.setup).map_err(|error| self.failed("listen", error))?;
+        self.is_listening(String::new());
+        Ok(End::Pipes(pipes))
+    }
+
+    fn cast(self) -> Result<End, String> {
+        // Members are found by name: what they say is only that they are there.
+        self.address()?;
+        let pipe = self.caster()?.cast(&self.job.setup, self.job.flows, CONNECT_MAX);
+        Ok(End::Pipes(vec![pipe.map_err(|error| self.failed("find the members", error))?]))
     }
 
     /// Listens for one pipe, or for two side by side.
@@ -201,6 +217,11 @@ impl Opening<'_> {
 
     fn transactor(&self) -> Result<&dyn Transactor, String> {
         self.protocol.transactor().ok_or_else(|| format!("{}: makes no connections", self.job.protocol))
+    }
+
+    fn caster(&self) -> Result<&dyn Caster, String> {
+        let none = || format!("{}: does not send to several nodes", self.job.protocol);
+        self.protocol.caster().ok_or_else(none)
     }
 
     fn failed(&self, what: &str, error: io::Error) -> String {

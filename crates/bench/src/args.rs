@@ -191,7 +191,7 @@ impl BenchArgs {
 
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
-        use Workload::{Datagram, Failover, Idle, Incast, OpenLoop, Share, Stalled, Stream};
+        use Workload::{Datagram, Failover, Idle, Incast, Multicast, OpenLoop, Share, Stalled, Stream};
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
@@ -213,6 +213,7 @@ impl BenchArgs {
             ("--pairs", !load.pairs.is_empty(), asked == Share),
             ("--direction", !load.direction.is_empty(), asked == Share),
             ("--senders", !load.senders.is_empty(), asked == Incast),
+            ("--members", !load.members.is_empty(), asked == Multicast),
         ];
         match flags.iter().find(|(_, given, has_meaning)| *given && !has_meaning) {
             Some((flag, ..)) => Err(format!("{flag} changes nothing in {}: leave it out", asked.name())),

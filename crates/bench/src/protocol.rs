@@ -120,6 +120,11 @@ pub trait Protocol: Sync {
         None
     }
 
+    /// How it sends to several nodes at once; `None`: it does not.
+    fn caster(&self) -> Option<&dyn Caster> {
+        None
+    }
+
     /// Whether one of its flows can be put before another.
     fn has_classes(&self) -> bool {
         false
@@ -170,6 +175,24 @@ pub trait Caller {
     /// # Errors
     /// What the machine refuses, a connection that broke, or an answerer that is silent.
     fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()>;
+}
+
+/// Ports of each node that a message to several nodes goes to, where it goes to all of a node's.
+pub const MEMBER_PORTS: u32 = 3;
+
+/// What sends each message to several nodes.
+pub trait Caster: Sync {
+    /// Begins to listen at the node of number `setup.flow`: up to [`MEMBER_PORTS`] pipes, each of which gets every message.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn members(&self, setup: &Setup) -> io::Result<Pipes>;
+
+    /// What sends each message to the pipes of so many nodes, once all of them are found.
+    ///
+    /// # Errors
+    /// What the machine refuses, or one of them is not found within `timeout`.
+    fn cast(&self, setup: &Setup, nodes: u32, timeout: Duration) -> io::Result<Box<dyn Pipe>>;
 }
 
 /// How far messages go.
@@ -237,6 +260,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &polyrail::Polyrail,
         &polyrail::MESSAGES,
         &polyrail::BYTES,
+        &polyrail::Multicast,
         &tcp::CUBIC,
         &tcp::BBR,
         &tcp::NODELAY,

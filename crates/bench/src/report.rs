@@ -128,6 +128,10 @@ impl Case {
 
     /// What the links it uses can carry, in Mbit/s, if they are throttled.
     fn capacity_mbps(&self) -> Option<f64> {
+        if self.workload == Workload::Multicast {
+            // One copy leaves for what several ports get.
+            return None;
+        }
         let rates = &self.environment.rates;
         let used = if self.striped { &rates[..] } else { &rates[..1] };
         let one_way: Option<f64> = used.iter().map(|rate| rate.map(f64::from)).sum();
@@ -170,6 +174,7 @@ impl Series {
     fn figure(&self, sample: &Sample) -> Option<f64> {
         match self.case.workload {
             Workload::Rate => rate_per_s(sample),
+            Workload::Multicast => sender_cpu_us(sample),
             workload if workload.is_one_way() => throughput_mbps(sample),
             workload if workload.has_latency() => times(workload, sample).quantile_us(0.5),
             Workload::Failover => median_gap_ms(sample),
@@ -181,6 +186,7 @@ impl Series {
     fn figure_name(&self) -> &'static str {
         match self.case.workload {
             Workload::Rate => "rate",
+            Workload::Multicast => "sender CPU",
             workload if workload.is_one_way() => "throughput",
             workload if workload.has_latency() => "latency p50",
             Workload::Failover => "gap p50",
@@ -216,11 +222,13 @@ impl Series {
             socket_buffer_max: case.point.socket_buffer_max,
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| shows_offer),
-            sharing: figures::sharing(samples()),
+            sharing: figures::sharing(samples()).filter(|_| case.workload == Workload::Share),
             rate_per_s: match case.workload {
                 workload if workload.times_answers() => spread(round_trips_per_s),
+                Workload::Multicast => spread(slowest_port_per_s),
                 _ => spread(rate_per_s).filter(|_| one_way),
             },
+            sender_cpu_us: spread(sender_cpu_us).filter(|_| case.workload == Workload::Multicast),
             latency_us: self.latency(|sample| times(case.workload, sample)),
             histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
@@ -672,6 +680,22 @@ fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 
 fn rate_per_s(sample: &Sample) -> Option<f64> {
     sum(sample.pairs().map(|(_, receiver)| per_second(receiver.messages as f64, receiver.window_ns)))
+}
+
+/// What the port gets that gets least: a message counts when it is with all.
+fn slowest_port_per_s(sample: &Sample) -> Option<f64> {
+    let of = |member: &SideReport| {
+        let ports = member.sent_each().len() as f64;
+        per_second(member.messages as f64 / ports, member.window_ns)
+    };
+    let rates: Option<Vec<f64>> = sample.pairs().map(|(_, member)| of(member)).collect();
+    rates?.into_iter().reduce(f64::min)
+}
+
+/// CPU time of the sending process, all of its threads, for each message that it sent.
+fn sender_cpu_us(sample: &Sample) -> Option<f64> {
+    let SideReport { messages, cpu_ns, .. } = sample.sender;
+    (messages > 0).then(|| cpu_ns as f64 / messages as f64 / 1e3)
 }
 
 fn round_trips_per_s(sample: &Sample) -> Option<f64> {

@@ -29,7 +29,7 @@ use crate::measured::program;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::pace::Pace;
 use crate::process::core_count;
-use crate::protocol::{self, Protocol, Reach};
+use crate::protocol::{self, MEMBER_PORTS, Protocol, Reach};
 use crate::remote::Client;
 use crate::report::{Case, Comparison, Report, Series, is_tight};
 use crate::workload::{ToolCost, Workload};
@@ -397,11 +397,20 @@ impl Run<'_> {
             (_, _, Load::Senders(count)) => {
                 let [receiver, first] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
                 let further = (1..count).map(|flow| {
-                    let [_, sender] = crew(flow, sender_node(flow), RECEIVER_NODE)?;
+                    let [_, sender] = crew(flow, node_of(flow), RECEIVER_NODE)?;
                     Ok(sender)
                 });
                 let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::incast(receiver, senders, &self.stop, &mut watch)
+            }
+            (_, _, Load::Members(count)) => {
+                let [first, sender] = crew(0, SENDER_NODE, node_of(0))?;
+                let further = (1..count).map(|flow| {
+                    let [member, _] = crew(flow, SENDER_NODE, node_of(flow))?;
+                    Ok(member)
+                });
+                let members = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
+                conduct::multicast(members, sender, &self.stop, &mut watch)
             }
             _ => {
                 let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
@@ -449,6 +458,13 @@ impl Run<'_> {
             },
             flows: match point.load {
                 Load::Streams(count) | Load::Senders(count) => count,
+                Load::Members(count) => {
+                    if role == Role::Sender {
+                        count
+                    } else {
+                        MEMBER_PORTS
+                    }
+                }
                 _ => 1,
             },
             beside,
@@ -481,8 +497,8 @@ impl Run<'_> {
     }
 }
 
-/// The node of a further sender: all but the receiver's.
-fn sender_node(flow: u32) -> usize {
+/// The node of a flow where each has one of its own: of a further sender, or of one that gets what is sent to several.
+fn node_of(flow: u32) -> usize {
     1 + flow as usize
 }
 
@@ -535,6 +551,9 @@ fn suits(
     }
     if workload == Workload::Transact && protocol.transactor().is_none() {
         return Err("makes no connections, which transact is about".to_owned());
+    }
+    if workload == Workload::Multicast && protocol.caster().is_none() {
+        return Err("does not send to several nodes at once, which multicast is about".to_owned());
     }
     if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));

@@ -53,6 +53,8 @@ pub enum Workload {
     Links,
     /// Many senders that answer one receiver at once; how long it takes until all answers are there.
     Incast,
+    /// Messages to several nodes at once; the sender's CPU time for each.
+    Multicast,
     /// Messages that arrive at a fixed rate; how long after that they are received.
     OpenLoop,
     /// A flow at a fixed rate beside bulk while links are cut; how late its messages come.
@@ -88,6 +90,7 @@ impl Workload {
             Self::Share => "share",
             Self::Links => "links",
             Self::Incast => "incast",
+            Self::Multicast => "multicast",
             Self::OpenLoop => "openloop",
             Self::Failover => "failover",
             Self::Idle => "idle",
@@ -123,6 +126,7 @@ impl Workload {
             Self::Share => Defaults { rate: gigabit, sizes: large, ..calm },
             Self::Links => Defaults { links: 4, rate: gigabit, sizes: large, ..calm },
             Self::Incast => Defaults { rate: gigabit, sizes: &["64K"], ..calm },
+            Self::Multicast => Defaults { sizes: &["1K", "64K"], ..calm },
             Self::Failover => {
                 Defaults { links: 2, rate: gigabit, sizes: &["4K"], warmup_s: 1.0, repeat: 1, ..calm }
             }
@@ -150,7 +154,7 @@ impl Workload {
 
     /// Whether it is nothing without links.
     pub(crate) fn needs_links(self) -> bool {
-        matches!(self, Self::Failover | Self::Idle | Self::Links | Self::Incast)
+        matches!(self, Self::Failover | Self::Idle | Self::Links | Self::Incast | Self::Multicast)
     }
 
     /// Whether messages say when they were due and when they were sent.
@@ -221,6 +225,8 @@ pub(crate) fn play(
         (Workload::OpenLoop, Role::Sender) => stream::send(job, pipe, around),
         (workload, Role::Sender) if workload.is_one_way() => stream::send(job, pipe, around),
         (workload, Role::Receiver) if workload.is_one_way() => stream::receive(job, pipe, reliable, around),
+        (Workload::Multicast, Role::Sender) => stream::send(job, pipe, around),
+        (Workload::Multicast, Role::Receiver) => stream::receive(job, pipe, reliable, around),
         (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
         (Workload::Stalled, Role::Sender) => stalled::push(job, pipe, around),

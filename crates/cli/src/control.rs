@@ -33,6 +33,8 @@ pub struct Question<'a> {
     pub command: &'a str,
     /// The thing that is meant, if it is about one.
     pub name: Option<&'a str>,
+    /// Further members, if it is about some of many.
+    pub only: Option<&'a Value>,
 }
 
 impl Question<'_> {
@@ -40,6 +42,9 @@ impl Question<'_> {
         let mut question = json!({ "command": self.command });
         if let Some(name) = self.name {
             question["name"] = json!(name);
+        }
+        for (member, value) in self.only.and_then(Value::as_object).into_iter().flatten() {
+            question[member] = value.clone();
         }
         question
     }
@@ -171,12 +176,15 @@ mod tests {
         let folder = Folder::new("line");
         let path = folder.0.join("a.sock");
         let node = answer_once(UnixListener::bind(&path).unwrap(), "{\"ok\":true,\"rows\":[{\"link\":1}]}\n");
-        let question = Question { command: "link list", name: None };
+        let question = Question { command: "link list", name: None, only: None };
         let answer = ask(Some(&path), &question).unwrap();
         assert_eq!(rows_of(&answer), Ok(&[json!({ "link": 1 })][..]));
         assert_eq!(node.join().unwrap(), "{\"command\":\"link list\"}\n");
-        let question = Question { command: "link show", name: Some("beta/1") };
+        let question = Question { command: "link show", name: Some("beta/1"), only: None };
         assert_eq!(question.to_json().to_string(), "{\"command\":\"link show\",\"name\":\"beta/1\"}");
+        let only = json!({ "limit": 7 });
+        let question = Question { command: "connection list", name: None, only: Some(&only) };
+        assert_eq!(question.to_json().to_string(), "{\"command\":\"connection list\",\"limit\":7}");
     }
 
     #[test]
@@ -196,7 +204,8 @@ mod tests {
         let folder = Folder::new("cut");
         let path = folder.0.join("a.sock");
         let node = answer_once(UnixListener::bind(&path).unwrap(), "{\"ok\":true,\"rows\":[");
-        let failure = ask(Some(&path), &Question { command: "link list", name: None }).unwrap_err();
+        let failure =
+            ask(Some(&path), &Question { command: "link list", name: None, only: None }).unwrap_err();
         node.join().unwrap();
         assert!(failure.exit == Exit::Failed && failure.message.contains("no answer"), "{failure:?}");
     }

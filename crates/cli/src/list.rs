@@ -1,4 +1,5 @@
 //! `polyrail link|node|bearer|service|port list|show|stats` and `polyrail stats`: what a running node knows.
+//! Connections, of which there may be very many, have a list of their own.
 
 use crate::control::{self, Question};
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ pub enum Noun {
     Service,
     /// Ports of the node's programs.
     Port,
+    /// Connections of those ports.
+    Connection,
 }
 
 /// Which node to ask.
@@ -143,6 +146,7 @@ impl Noun {
             Noun::Bearer => "bearer",
             Noun::Service => "service",
             Noun::Port => "port",
+            Noun::Connection => "connection",
         }
     }
 
@@ -177,21 +181,25 @@ impl Noun {
                 "port",
                 "state",
                 "bindings",
+                "connections",
                 "messages_unconfirmed",
                 "completions_waiting",
                 "receive_free_bytes",
             ],
+            // Its list has a file of its own.
+            Noun::Connection => &[],
         }
     }
 }
 
 /// The order in which people read the groups of one thing; others follow by name.
-const GROUPS: [&str; 27] = [
+const GROUPS: [&str; 29] = [
     "link",
     "node",
     "bearer",
     "service",
     "port",
+    "connection",
     "session",
     "path",
     "window",
@@ -212,6 +220,7 @@ const GROUPS: [&str; 27] = [
     "credit_for_peer",
     "credit_given",
     "flows",
+    "connections",
     "links",
     "changes",
 ];
@@ -236,11 +245,22 @@ const COLUMNS: [&str; 16] = [
     "bytes_given",
 ];
 
+impl From<ShowArgs> for Ask {
+    fn from(show: ShowArgs) -> Ask {
+        Ask { verb: "show", name: Some(show.name), node: show.node }
+    }
+}
+
+/// Asks for counters, of the thing with this name or of all, and prints them.
+pub fn stats(noun: Noun, name: Option<String>, node: ListArgs, output: &Output) -> Result<ExitCode, Failure> {
+    run(noun, Ask { verb: "stats", name, node }, output)
+}
+
 /// Asks and prints.
 pub fn run(noun: Noun, ask: impl Into<Ask>, output: &Output) -> Result<ExitCode, Failure> {
     let ask = ask.into();
     let command = format!("{} {}", noun.word(), ask.verb);
-    let question = Question { command: &command, name: ask.name.as_deref() };
+    let question = Question { command: &command, name: ask.name.as_deref(), only: None };
     let answer = control::ask(ask.node.control.as_deref(), &question)?;
     match ask.verb {
         "list" => output.rows(noun.columns(), control::rows_of(&answer)?),
@@ -252,7 +272,8 @@ pub fn run(noun: Noun, ask: impl Into<Ask>, output: &Output) -> Result<ExitCode,
 
 /// `polyrail stats`: the sums of a node.
 pub fn total(node: &ListArgs, output: &Output) -> Result<ExitCode, Failure> {
-    let answer: Value = control::ask(node.control.as_deref(), &Question { command: "stats", name: None })?;
+    let answer: Value =
+        control::ask(node.control.as_deref(), &Question { command: "stats", name: None, only: None })?;
     output.groups(&GROUPS, &COLUMNS, control::groups_of(&answer)?);
     Ok(ExitCode::SUCCESS)
 }

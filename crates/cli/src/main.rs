@@ -4,6 +4,7 @@
 
 mod bench;
 mod config;
+mod connection;
 mod control;
 mod demo;
 mod failure;
@@ -69,6 +70,9 @@ enum Command {
     /// Ports of a running node's programs
     #[command(subcommand)]
     Port(list::PortCommand),
+    /// Connections of a running node's ports
+    #[command(subcommand)]
+    Connection(connection::ConnectionCommand),
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
@@ -122,6 +126,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Bearer(ask) => list::run(Noun::Bearer, ask, output),
         Command::Service(ask) => list::run(Noun::Service, ask, output),
         Command::Port(ask) => list::run(Noun::Port, ask, output),
+        Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Config(command) => config::run(command, output),

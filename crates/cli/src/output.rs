@@ -37,6 +37,15 @@ impl Output {
         }
     }
 
+    /// The first rows of `total`.
+    pub fn rows_of_many(&self, columns: &[&str], rows: &[Value], total: u64) {
+        if self.json {
+            write_line(&json!({ "ok": true, "rows": rows, "rows_total": total }).to_string());
+            return;
+        }
+        self.rows(columns, rows);
+    }
+
     /// One thing in groups: those that are objects as names and values, those that are lists as tables. `order` and
     /// `columns` say what comes first.
     pub fn groups(&self, order: &[&str], columns: &[&str], groups: &Map<String, Value>) {

@@ -84,14 +84,16 @@ fn a_packet_made_by_hand_moves_the_counter_of_its_fault() {
 fn what_is_not_there_is_answered_with_what_there_is() {
     let Some(testbed) = testbed("unknown-names") else { return };
     let (_nodes, [socket, _other]) = two_nodes(&testbed, "unknown-names");
-    for noun in ["link", "node", "bearer", "port", "service"] {
+    for noun in ["link", "node", "bearer", "port", "service", "connection"] {
         for verb in ["show", "stats"] {
+            // Connections are counted by node.
+            let thing = if (noun, verb) == ("connection", "stats") { "node" } else { noun };
             let name = if noun == "service" { "9999:1" } else { "nobody" };
             let arguments = [noun, verb, name, "--control", socket.path()];
             let output = Command::new(PROGRAM).args(arguments).output().expect("the program starts");
             let line = String::from_utf8(output.stderr).expect("UTF-8");
             assert_eq!((output.status.code(), line.lines().count()), (Some(4), 1), "{arguments:?}: {line}");
-            assert!(line.contains(&format!("no {noun} \"{name}\"; there are: ")), "{line}");
+            assert!(line.contains(&format!("no {thing} \"{name}\"; there are: ")), "{line}");
         }
         assert_eq!(ask(&socket, &[noun, "stats"])["ok"], true);
     }

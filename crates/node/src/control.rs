@@ -1,5 +1,6 @@
 //! The control socket: one line of JSON in, one line out (docs/operating.md, "Control socket").
 
+mod connections;
 mod find;
 mod rows;
 mod show;
@@ -9,6 +10,7 @@ mod stream;
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::Shared;
+use connections::Only;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -123,6 +125,8 @@ struct Request {
     name: Option<String>,
     /// What is to be captured, if that is the command.
     trace: Option<Wish>,
+    /// Which of many connections are meant.
+    only: Only,
 }
 
 impl Request {
@@ -137,7 +141,8 @@ impl Request {
             other => return Err(wrong(&format!("\"name\" is {other}; allowed: a string"))),
         };
         let trace = if command == "trace" { Some(Wish::read(&request)?) } else { None };
-        Ok(Request { command, name, trace })
+        let only = if command == "connection list" { Only::read(&request)? } else { Only::default() };
+        Ok(Request { command, name, trace, only })
     }
 }
 
@@ -159,7 +164,7 @@ impl Refusal {
 }
 
 /// What can be listed, shown and counted.
-const NOUNS: [&str; 5] = ["bearer", "link", "node", "port", "service"];
+const NOUNS: [&str; 6] = ["bearer", "connection", "link", "node", "port", "service"];
 
 /// The answer to a request, from the engine as it is now.
 fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<Value, Refusal> {
@@ -169,6 +174,10 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
     match verb {
         "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
         "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
+        "list" if noun == "connection" => {
+            let (rows, total) = connections::list(engine, &request.only, moment)?;
+            Ok(json!({"ok": true, "rows": rows, "rows_total": total}))
+        }
         "list" if known => Ok(json!({"ok": true, "rows": list(noun, engine, moment)})),
         "stats" if known => Ok(json!({"ok": true, "rows": stats::rows(engine, noun, name)?})),
         "show" if known => {
@@ -199,6 +208,7 @@ fn show(noun: &str, name: &str, engine: &mut Engine, moment: &Moment) -> Result<
         "port" => show::port(engine, name, moment),
         "bearer" => show::bearer(engine, name),
         "service" => show::service(engine, name),
+        "connection" => connections::show(engine, name, moment),
         _ => show::node(engine, name, moment),
     }
 }

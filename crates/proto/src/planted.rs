@@ -45,11 +45,15 @@ pub enum Planted {
     StalePublication,
     /// A binding that wants to be the only one gives way to no other.
     KeptExclusive,
+    /// A message to several is delivered twice to one of its ports.
+    RepeatedMulticast,
+    /// A message to several is not delivered to one of its ports.
+    PartialMulticast,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 20] = [
+    pub const ALL: [Planted; 22] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -70,5 +74,7 @@ impl Planted {
         Planted::LostWithdrawal,
         Planted::StalePublication,
         Planted::KeptExclusive,
+        Planted::RepeatedMulticast,
+        Planted::PartialMulticast,
     ];
 }

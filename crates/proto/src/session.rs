@@ -11,6 +11,7 @@ mod schedule;
 mod serving;
 mod transmit;
 
+pub use connection::{ConnectionPicture, ConnectionState};
 pub use control::Notice;
 pub use picture::{FlowPicture, GivenPicture, TakenPicture};
 pub use transmit::Outcome;

@@ -1,5 +1,7 @@
 //! Counters as plain integers in plain structs.
 
+use crate::wire::RefusedConnect;
+
 /// Why bytes were dropped, each counted apart; never a silent loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Drops {
@@ -58,6 +60,47 @@ pub struct SessionStats {
     pub refused_no_port: u64,
     /// Refusals of messages of ours that the peer told.
     pub refused_by_peer: u64,
+}
+
+/// What became of the connections of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionStats {
+    /// Asked for by ports here.
+    pub asked: u64,
+    /// Asked for by ports of the peer.
+    pub offered: u64,
+    /// Wanted by both sides.
+    pub opened: u64,
+    /// Refused here.
+    pub refused_here: Refusals,
+    /// Refused by the peer.
+    pub refused_by_peer: Refusals,
+    /// Ended by the peer without order.
+    pub aborted: u64,
+    /// Ends that are here no more, for whatever reason.
+    pub over: u64,
+}
+
+/// Connections that were refused, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Refusals {
+    /// Too many waited for the port.
+    pub backlog: u64,
+    /// The port did not exist, or did not listen.
+    pub nobody_listens: u64,
+    /// The port did not want it.
+    pub not_allowed: u64,
+}
+
+impl Refusals {
+    /// Counts one more.
+    pub(crate) fn count(&mut self, reason: RefusedConnect) {
+        match reason {
+            RefusedConnect::Backlog => self.backlog += 1,
+            RefusedConnect::NobodyListens => self.nobody_listens += 1,
+            RefusedConnect::NotAllowed => self.not_allowed += 1,
+        }
+    }
 }
 
 /// What a link did.

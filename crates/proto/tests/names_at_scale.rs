@@ -197,7 +197,7 @@ fn a_hundred_thousand_bindings_become_one_table() {
 fn a_peer_that_lags_behind_all_that_is_remembered_begins_again() {
     let (mut world, ports) = pair();
     world.hosts[0].bind(ports[0], ServiceRange::new(KIND, 0, 0));
-    assert!(world.run_while(1_000, |w| w.hosts[1].node.table().len() < 1));
+    assert!(world.run_while(1_000, |w| w.hosts[1].node.table().is_empty()));
     // Two lots of 30,000, bound and taken back, are more operations than are kept.
     for _ in 0..2 {
         let port = world.hosts[0].open_port();

@@ -12,8 +12,10 @@
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
+//! | I12 | a message to several is with each of them once, in the order of its sender |
 //! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
 
+pub mod casts;
 pub mod connections;
 
 use crate::content;
@@ -109,6 +111,8 @@ pub struct Oracle {
     violations: Vec<Violation>,
     /// Connections and what went by them.
     pub connections: connections::Ledger,
+    /// Messages to several.
+    pub casts: casts::Ledger,
     pending: u64,
     delivered: u64,
     failed: u64,
@@ -261,6 +265,7 @@ impl Oracle {
 
     /// A port is gone: what was under way to or from it may end in any way, but not twice.
     pub fn on_port_gone(&mut self, port: PortKey) {
+        self.casts.on_port_gone(port);
         self.gone.insert(port);
     }
 

@@ -145,6 +145,7 @@ fn destination(to: To) -> Destination {
     match to {
         To::Port(address) => Destination::Port(address),
         To::Service(address) => Destination::Service(address),
+        To::All(range) => Destination::Multicast(range),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum To {
     Port(PortAddress),
     /// Whoever has bound a service.
     Service(ServiceAddress),
+    /// All who have bound something of a range.
+    All(ServiceRange),
 }
 
 /// What became of a call to send.

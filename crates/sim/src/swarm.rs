@@ -31,6 +31,7 @@ pub fn draw(seed: u64) -> Plan {
     plan.rx_arena_bytes = *prng.pick(&[1 << 20, 4 << 20, 4 << 20]);
     draw_faults(&mut plan, &mut Prng::for_component(seed, "faults", 0));
     connect(&mut plan, &mut Prng::for_component(seed, "connections", 0));
+    multicast(&mut plan, &mut Prng::for_component(seed, "multicast", 0));
     provoke(&mut plan, &mut Prng::for_component(seed, "provocations", 0));
     prolong(&mut plan, &mut Prng::for_component(seed, "prolongation", 0));
     take_leave(&mut plan, &mut Prng::for_component(seed, "leave", 0));
@@ -52,6 +53,13 @@ fn connect(plan: &mut Plan, prng: &mut Prng) {
     if prng.chance_ppm(100_000) {
         workload.connect_burst_max = prng.log_uniform(8, 400);
         workload.connect_ppm /= 8;
+    }
+}
+
+/// Messages to several in half of the seeds with services.
+fn multicast(plan: &mut Plan, prng: &mut Prng) {
+    if plan.workload.service_ppm > 0 && prng.chance_ppm(500_000) {
+        plan.workload.multicast_ppm = prng.log_uniform(20_000, 300_000) as u32;
     }
 }
 
@@ -205,6 +213,7 @@ fn draw_workload(prng: &mut Prng, nodes: usize, heal_ns: TimeNs) -> WorkloadOpti
         churn_ppm: some(prng, 5_000),
         rebind_ppm: some(prng, 10_000),
         sleep_ppm: some(prng, 10_000),
+        multicast_ppm: 0,
         connect_ppm: 0,
         connect_burst_max: 1,
         connect_heavy_ppm: 0,

@@ -39,6 +39,8 @@ pub struct WorkloadOptions {
     pub rebind_ppm: u32,
     /// Chance per action that a port stops receiving for up to 100 ms.
     pub sleep_ppm: u32,
+    /// Share of sends that go to all of a range of services instead.
+    pub multicast_ppm: u32,
     /// Share of sends that ask for a connection instead.
     pub connect_ppm: u32,
     /// Most connections asked for at once.
@@ -67,6 +69,7 @@ impl Default for WorkloadOptions {
             churn_ppm: 0,
             rebind_ppm: 0,
             sleep_ppm: 0,
+            multicast_ppm: 0,
             connect_ppm: 0,
             connect_burst_max: 1,
             connect_heavy_ppm: 0,
@@ -88,6 +91,8 @@ pub enum Action {
         /// Whether to a port of the own node.
         local: bool,
     },
+    /// So many messages from one port to all of a range of services.
+    Multicast(u64),
     /// A port asks for connections.
     Connect {
         /// How many, all with the same target.
@@ -116,6 +121,9 @@ impl WorkloadOptions {
         }
         if prng.chance_ppm(self.sleep_ppm) {
             return Action::Sleep(prng.log_uniform(MS, 100 * MS));
+        }
+        if prng.chance_ppm(self.multicast_ppm) {
+            return Action::Multicast(prng.log_uniform(1, self.burst_max));
         }
         let service = prng.chance_ppm(self.service_ppm);
         let local = !service && prng.chance_ppm(self.local_ppm);

@@ -5,6 +5,7 @@
 //! another one, after the time that the last one cost.
 
 mod app;
+mod casts;
 mod connections;
 mod faults;
 mod names;

@@ -54,6 +54,8 @@ fn every_wait_buffer_and_load_is_a_point_of_its_own() {
     assert_eq!(loads("stream --streams 1,4"), [Load::Full, Load::Streams(4)]);
     assert_eq!(loads("incast --senders 3"), [Load::Senders(3)]);
     assert_eq!(planned("incast --senders 3").environments[0].nodes, 4);
+    assert_eq!(loads("multicast --members 3 --size 1K"), [Load::Members(3)]);
+    assert_eq!(planned("multicast").environments[0].nodes, 9);
     assert_eq!(loads("openloop --arrivals 7,8"), [Load::Arrivals(7), Load::Arrivals(8)]);
 }
 

@@ -3,6 +3,7 @@
 //! The receiver binds a service, the sender finds it by name. The node's waiting mode is Polyrail's own, not the
 //! emulation that sockets get.
 
+mod cast;
 mod connected;
 
 use std::io;
@@ -14,9 +15,10 @@ use polyrail::{
     Class, Config, Destination, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait,
 };
 
+pub(super) use cast::Multicast;
 pub(super) use connected::{BYTES, MESSAGES};
 
-use super::{Flow, Listener, Pipe, Pipes, Protocol, Setup, Transactor};
+use super::{Caster, Flow, Listener, Pipe, Pipes, Protocol, Setup, Transactor};
 use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
@@ -72,6 +74,10 @@ impl Protocol for Polyrail {
     }
 
     fn transactor(&self) -> Option<&dyn Transactor> {
+        Some(self)
+    }
+
+    fn caster(&self) -> Option<&dyn Caster> {
         Some(self)
     }
 

@@ -96,6 +96,9 @@ pub(super) struct Row {
     pub(super) sharing: Option<Sharing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_per_s: Option<Spread>,
+    /// Of `multicast`: CPU time of the sending process for each message, whatever the number of nodes that get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sender_cpu_us: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_us: Option<Latency>,
     /// The times of all repetitions: (ns, how often).
@@ -148,7 +151,7 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 17] = [
+pub(super) const CONDITIONS: [&str; 18] = [
     "workload",
     "protocol",
     "placement",
@@ -163,6 +166,7 @@ pub(super) const CONDITIONS: [&str; 17] = [
     "pairs",
     "direction",
     "senders",
+    "members",
     "class",
     "send",
     "socket_buffer_max",
@@ -189,6 +193,7 @@ impl Row {
             offered_mbps: _,
             sharing: _,
             rate_per_s: _,
+            sender_cpu_us: _,
             latency_us: _,
             histogram_ns: _,
             raw_latency_us: _,
@@ -214,7 +219,7 @@ impl Row {
             failed: _,
             notes: _,
         } = self;
-        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders } = load;
+        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders, members } = load;
         let values = [
             json!(workload),
             json!(protocol),
@@ -230,6 +235,7 @@ impl Row {
             json!(pairs),
             json!(direction),
             json!(senders),
+            json!(members),
             json!(class),
             json!(send),
             json!(socket_buffer_max),
@@ -260,6 +266,8 @@ pub(super) struct LoadRow {
     pub(super) direction: Option<FlowDirection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) senders: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) members: Option<u32>,
 }
 
 impl LoadRow {
@@ -273,6 +281,7 @@ impl LoadRow {
             Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
             Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
             Load::Senders(count) => Self { senders: Some(count), ..none },
+            Load::Members(count) => Self { members: Some(count), ..none },
         }
     }
 
@@ -290,6 +299,7 @@ impl LoadRow {
             count(self.pairs.map(u64::from), if self.pairs == Some(1) { "pair" } else { "pairs" }),
             self.direction.map(|direction| direction.name().to_owned()),
             count(self.senders.map(u64::from), "senders"),
+            count(self.members.map(u64::from), "members"),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }

@@ -186,6 +186,10 @@ fn cells(row: &Row) -> Vec<String> {
         (Some(latency), _, _) => (Some(&latency.p50), format!("us p50, p99 {}", short(latency.p99.median))),
         (_, Some(idle), _) => (Some(&idle.cpu_percent.sender), "% CPU".to_owned()),
         (_, _, Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),
+        (_, _, Workload::Multicast) => {
+            let rate = row.rate_per_s.as_ref().map_or("-".to_owned(), |rate| short(rate.median));
+            (row.sender_cpu_us.as_ref(), format!("us CPU, {rate} /s"))
+        }
         _ => (row.throughput_mbps.as_ref(), "Mbit/s".to_owned()),
     };
     let number = |value: fn(&Spread) -> f64| figure.map_or("-".to_owned(), |spread| short(value(spread)));

@@ -2,6 +2,7 @@
 
 mod failover;
 mod incast;
+mod multicast;
 mod side_by_side;
 
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 pub(super) use failover::failover;
 pub(super) use incast::incast;
+pub(super) use multicast::multicast;
 pub(super) use side_by_side::side_by_side;
 
 use super::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};

@@ -114,7 +114,8 @@ impl<'a> Pair<'a> {
         self.ready()
     }
 
-    fn listening(&mut self, receiver: (Launch, Job)) -> Result<String, String> {
+    /// Starts a receiver; where it listens.
+    pub(super) fn listening(&mut self, receiver: (Launch, Job)) -> Result<String, String> {
         self.receiver = Some(Side::start("receiver", receiver.0, &Task::Play(Box::new(receiver.1)))?);
         match self.wait(Which::Receiver, START_MAX)? {
             Event::Listening { address } => Ok(address),
@@ -122,14 +123,16 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn connecting(&mut self, sender: (Launch, Job), address: String) -> Result<(), String> {
+    /// Starts a sender, which connects to there.
+    pub(super) fn connecting(&mut self, sender: (Launch, Job), address: String) -> Result<(), String> {
         let mut side = Side::start("sender", sender.0, &Task::Play(Box::new(sender.1)))?;
         side.tell(&Address { address })?;
         self.senders.push(side);
         Ok(())
     }
 
-    fn ready(&mut self) -> Result<(), String> {
+    /// Waits until all are connected.
+    pub(super) fn ready(&mut self) -> Result<(), String> {
         let senders = (0..self.senders.len()).map(Which::SenderOf);
         for which in senders.chain([Which::Receiver]).collect::<Vec<_>>() {
             match self.wait(which, START_MAX)? {

@@ -60,6 +60,21 @@ pub fn senders_answer_one_receiver_together() {
     }
 }
 
+pub fn what_goes_to_several_is_with_every_port_once_and_in_order() {
+    let protocols = "polyrail,polyrail-multicast,tcp-cubic";
+    for loss in ["0", "1"] {
+        let rows = rows(&format!("multicast --protocol {protocols} --members 8 --size 1K,64K --loss {loss}"));
+        let seen: Vec<(&str, u64)> =
+            rows.iter().filter_map(|row| Some((row["protocol"].as_str()?, row["size"].as_u64()?))).collect();
+        let both = |size| [("polyrail", size), ("polyrail-multicast", size)];
+        assert_eq!(seen, [both(1_024), both(65_536)].concat(), "TCP sends to one");
+        for row in &rows {
+            assert_eq!(row["members"], 8);
+            assert!(median(row, "rate_per_s") > 0.0 && median(row, "sender_cpu_us") > 0.0, "{row:#}");
+        }
+    }
+}
+
 pub fn messages_at_a_fixed_rate_are_timed_from_when_they_were_due() {
     let rows = rows("openloop --protocol polyrail,tcp-nodelay --arrivals 500,2000 --wait block");
     let rates: Vec<u64> = rows.iter().filter_map(|row| row["arrivals_per_s"].as_u64()).collect();

@@ -1,9 +1,11 @@
 //! From what a person types to the thing that is meant; if there is none, to what there is.
 
 use super::Refusal;
+use super::connections::{name_of, number_of};
 use crate::engine::Engine;
 use polyrail_proto::address::ServiceRange;
 use polyrail_proto::id::{LinkId, NodeId, PortId};
+use polyrail_proto::session::Session;
 
 /// Names that a refusal lists.
 const LISTED_MAX: usize = 16;
@@ -37,9 +39,15 @@ pub(super) fn unknown(noun: &str, name: &str, there: Vec<String>) -> Refusal {
     Refusal::new("not_found", format!("no {noun} {name:?}; there are: {}", listed(there)))
 }
 
-fn listed(mut names: Vec<String>) -> String {
-    let more = names.len().saturating_sub(LISTED_MAX);
+fn listed(names: Vec<String>) -> String {
+    let total = names.len();
+    first_of(names, total)
+}
+
+/// The first of `total` names.
+fn first_of(mut names: Vec<String>, total: usize) -> String {
     names.truncate(LISTED_MAX);
+    let more = total - names.len();
     match (names.is_empty(), more) {
         (true, _) => "none".to_owned(),
         (false, 0) => names.join(", "),
@@ -103,6 +111,49 @@ pub(super) fn port(engine: &Engine, name: &str) -> Result<PortId, Refusal> {
     find("port", name, all)
 }
 
+/// The connection called `PEER/out-7` or `PEER/in-7`, or with the peer's identity for its name.
+pub(super) fn connection<'a>(
+    sessions: Vec<&'a Session>,
+    name: &str,
+) -> Result<(&'a Session, PortId), Refusal> {
+    let named = name.rsplit_once('/').and_then(|(peer, end)| Some((peer, end_of(end)?)));
+    let found = named.into_iter().flat_map(|(peer, end)| {
+        let goes_by = move |s: &&&Session| s.peer.name.as_str() == peer || s.peer.node.to_string() == peer;
+        let has = move |s: &&Session| s.has_connection_end(end);
+        sessions.iter().filter(goes_by).copied().filter(has).map(move |s| (s, end))
+    });
+    let found: Vec<(&Session, PortId)> = found.collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => {
+            let names = sessions.iter().flat_map(|s| s.connection_ends(None).map(|end| name_of(s, end)));
+            let (names, total) =
+                (names.take(LISTED_MAX).collect(), sessions.iter().map(|s| s.connections()).sum());
+            let there = first_of(names, total);
+            Err(Refusal::new("not_found", format!("no connection {name:?}; there are: {there}")))
+        }
+        _ => {
+            let choice = found.iter().map(|(s, end)| format!("{}/{}", s.peer.node, number_of(*end)));
+            let message =
+                format!("connection {name:?}: several go by that name: {}", listed(choice.collect()));
+            Err(Refusal::new("usage", message))
+        }
+    }
+}
+
+/// The end that `out-7` or `in-7` names.
+fn end_of(text: &str) -> Option<PortId> {
+    let (way, number) = text.split_once('-')?;
+    let number = number.parse::<u32>().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let accepting = PortId::accepting_end(number);
+    match way {
+        _ if accepting.connection_number() != number => None,
+        "in" => Some(accepting),
+        "out" => Some(accepting.far_end()),
+        _ => None,
+    }
+}
+
 /// A service as it is typed: `TYPE:INSTANCE` or `TYPE:LOWER-UPPER`.
 pub(super) fn service(name: &str) -> Result<ServiceRange, Refusal> {
     let number =
@@ -148,6 +199,15 @@ mod tests {
         let refusal = find("node", "a", named(&[("a", 1), ("a", 2)])).unwrap_err();
         assert_eq!(refusal.code, "usage");
         assert!(refusal.message.ends_with("id-1, id-2"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn ends_of_connections_are_read_as_they_are_shown() {
+        assert_eq!(end_of("in-7"), Some(PortId::accepting_end(7)));
+        assert_eq!(end_of("out-7"), Some(PortId::accepting_end(7).far_end()));
+        for wrong in ["", "7", "in7", "in-", "in-+7", "by-7", "in-1073741824", "out-99999999999"] {
+            assert_eq!(end_of(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]

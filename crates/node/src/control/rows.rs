@@ -74,7 +74,8 @@ fn port_row(engine: &mut Engine, port: PortId, bindings: &[BindingStatus]) -> Op
     Some(json!({
         "port": port.0, "address": format!("{node}:{port}"),
         "state": if memory.closing { "closing" } else { "open" },
-        "bindings": bindings_of(node, port, bindings), "messages_unconfirmed": engine.core().unconfirmed(port),
+        "bindings": bindings_of(node, port, bindings), "connections": engine.core().connections_of(port),
+        "messages_unconfirmed": engine.core().unconfirmed(port),
         "messages_settled": memory.completed, "commands_waiting": memory.commands_waiting,
         "completions_waiting": memory.completions_waiting, "receive_arena_bytes": memory.receive_arena_bytes,
         "receive_free_bytes": memory.receive_free_bytes,

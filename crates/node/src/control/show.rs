@@ -1,9 +1,10 @@
 //! Everything known of one thing, in groups (docs/operating.md, "Control socket"). A group is an object, or a list of
 //! objects; what has no limit of its own gets one here.
 
+use super::connections::name_of;
 use super::find::{self, link_name, unknown};
 use super::rows::{bearer_row, bindings_of, service_name};
-use super::{Refusal, stats};
+use super::{Refusal, connections, stats};
 use crate::engine::Engine;
 use crate::engine::history::LinkChange;
 use crate::engine::status::{show as address, status_name};
@@ -18,7 +19,7 @@ use polyrail_proto::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Rows that one group may have; `..._total` beside it tells how many there are.
-const ROWS_MAX: usize = 256;
+pub(super) const ROWS_MAX: usize = 256;
 
 fn us(span: Duration) -> f64 {
     span.0 as f64 / 1_000.0
@@ -125,8 +126,9 @@ pub(super) fn node(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
             "node": { "node": id.to_string(), "name": name, "state": "gone" }, "changes": changes,
         }));
     };
-    let (taken, given): (Vec<_>, Vec<_>) =
-        (session.taken_credits().collect(), session.given_credits().collect());
+    // Those of connections are shown with these.
+    let taken: Vec<_> = session.taken_credits().filter(|taken| !taken.port.is_connection()).collect();
+    let given: Vec<_> = session.given_credits().filter(|given| !given.port.is_connection()).collect();
     let flows: Vec<FlowPicture> = session.flows().collect();
     Ok(json!({
         "node": {
@@ -140,6 +142,7 @@ pub(super) fn node(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
         "credit_of_peer": taken.iter().take(ROWS_MAX).map(taken_row).collect::<Vec<_>>(),
         "credit_for_peer": given.iter().take(ROWS_MAX).map(given_row).collect::<Vec<_>>(),
         "flows": flows.iter().take(ROWS_MAX).map(|flow| flow_row(session, flow, moment.now)).collect::<Vec<_>>(),
+        "connections": connections::group(engine, (Some(id), None), moment).0,
         "links": session.links.iter().map(|link| short_link_row(engine, session, link)).collect::<Vec<_>>(),
         "changes": changes,
     }))
@@ -189,7 +192,7 @@ fn queues(session: &Session, flows: &[FlowPicture], taken: usize, given: usize) 
         "messages_unsent": flows.iter().map(|flow| flow.unsent).sum::<usize>(),
         "flows_total": flows.len(), "flows_starved": flows.iter().filter(|flow| flow.starved).count(),
         "credit_of_peer_total": taken, "credit_for_peer_total": given,
-        "connections": session.connections(),
+        "connections_total": session.connections(),
         "transfers_sending": transfers_out, "transfers_receiving": transfers_in,
         "transfers_waiting_for_memory": session.waiting_transfers(),
         "control_frames_unconfirmed": control, "control_frames_early": control_held,
@@ -201,7 +204,7 @@ fn queues(session: &Session, flows: &[FlowPicture], taken: usize, given: usize) 
     out
 }
 
-fn class_name(class: Class) -> &'static str {
+pub(super) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Control => "control",
         Class::Urgent => "urgent",
@@ -234,7 +237,7 @@ fn given_row(given: &GivenPicture) -> Value {
 fn flow_row(session: &Session, flow: &FlowPicture, now: Instant) -> Value {
     json!({
         "peer": session.peer.name.as_str(), "from": flow.key.from.0, "to": flow.key.to.0,
-        "class": class_name(flow.key.class), "unconfirmed": flow.unconfirmed, "unsent": flow.unsent,
+        "connection": flow.key.to.is_connection().then(|| name_of(session, flow.key.to.far_end())), "class": class_name(flow.key.class), "unconfirmed": flow.unconfirmed, "unsent": flow.unsent,
         "starved": flow.starved, "retry_in_ms": (flow.retry_at > now).then(|| ms(flow.retry_at.since(now))),
     })
 }
@@ -313,11 +316,14 @@ pub(super) fn port(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
         let sessions = engine.core().sessions();
         sessions.flat_map(|s| s.flows().filter(|f| f.key.from == port).map(move |f| (s, f)))
     };
+    let (connected, connected_total) = connections::group(engine, (None, Some(port)), moment);
+    let listening = engine.core().listening(port);
     let shown: Vec<Value> = flows().take(ROWS_MAX).map(|(s, f)| flow_row(s, &f, moment.now)).collect();
     Ok(json!({
         "port": {
             "port": port.0, "address": format!("{node}:{port}"), "state": if memory.closing { "closing" } else { "open" },
-            "bindings": bindings_of(node, port, &engine.service_rows()),
+            "bindings": bindings_of(node, port, &engine.service_rows()), "connections_total": connected_total,
+            "backlog": listening.map(|(backlog, _)| backlog), "connections_waiting": listening.map(|(_, waiting)| waiting),
         },
         "sending": {
             "messages_unconfirmed": engine.core().unconfirmed(port), "messages_settled": memory.completed,
@@ -329,6 +335,7 @@ pub(super) fn port(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
             "arena_bytes": memory.receive_arena_bytes, "arena_free_bytes": memory.receive_free_bytes,
         },
         "flows": shown,
+        "connections": connected,
         "credit_given": given_by(engine, port),
     }))
 }

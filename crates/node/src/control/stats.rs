@@ -2,7 +2,7 @@
 
 use super::find::{self, link_name};
 use super::rows::service_name;
-use super::{Refusal, show};
+use super::{Refusal, connections, show};
 use crate::engine::Engine;
 use polyrail_proto::id::BearerId;
 use polyrail_proto::link::Link;
@@ -108,6 +108,7 @@ pub(super) fn total(engine: &mut Engine) -> Value {
         "malformed": malformed(engine),
         "messages": session_sums(&add_sessions(sessions())),
         "messages_inside": session_sums(&add_sessions(engine.session_with(own).into_iter())),
+        "connections": connections::total(engine),
         "links": link_sums(&add_links(sessions().flat_map(|s| &s.links))),
         "holds": {
             "peers": sessions().count(), "links": sessions().map(|s| s.links.len()).sum::<usize>(),
@@ -137,6 +138,7 @@ pub(super) fn rows(engine: &mut Engine, noun: &str, name: Option<&str>) -> Resul
             rows.map(|b| (b.name, bearer_counters(engine, BearerId(b.bearer as u8)))).collect()
         }
         "port" => port_rows(engine, name)?,
+        "connection" => connections::stats(engine, name)?,
         _ => service_rows(engine, name)?,
     };
     let rows = named.into_iter().map(|(name, mut counters)| {

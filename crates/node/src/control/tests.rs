@@ -1,3 +1,5 @@
+mod connections;
+
 use super::*;
 use crate::engine::client::Exchange;
 use crate::engine::{Budget, Client};
@@ -59,9 +61,19 @@ impl World {
     }
 
     fn ask(&mut self, node: usize, command: &str, name: Option<&str>) -> Value {
-        let request = Request { command: command.to_owned(), name: name.map(str::to_owned), trace: None };
+        let mut line = json!({ "command": command });
+        if let Some(name) = name {
+            line["name"] = json!(name);
+        }
+        self.request(node, &line)
+    }
+
+    /// The answer to a line, as the socket gives it.
+    fn request(&mut self, node: usize, line: &Value) -> Value {
         let moment = Moment { now: Instant(self.now_ns), unix_ns: 1_000_000_000_000_000_000 };
-        reply_to(&request, &mut self.engines[node], &moment).unwrap_or_else(|refusal| refusal.to_json())
+        let request = Request::read(line.to_string().as_bytes());
+        let reply = request.and_then(|request| reply_to(&request, &mut self.engines[node], &moment));
+        reply.unwrap_or_else(|refusal| refusal.to_json())
     }
 
     /// A datagram of the stranger's to alpha's first bearer.
@@ -85,11 +97,11 @@ fn requests_are_read_with_and_without_a_name() {
     let (command, name) = ("link show".to_owned(), Some("beta/1".to_owned()));
     assert_eq!(
         read(r#"{"command":"link show","name":"beta/1"}"#),
-        Ok(Request { command, name, trace: None })
+        Ok(Request { command, name, trace: None, only: Only::default() })
     );
     assert_eq!(
         read(r#"{"command":"status"}"#),
-        Ok(Request { command: "status".to_owned(), name: None, trace: None })
+        Ok(Request { command: "status".to_owned(), name: None, trace: None, only: Only::default() })
     );
     for wrong in ["", "{}", "[]", r#"{"command":3}"#, r#"{"command":"link show","name":3}"#] {
         assert_eq!(read(wrong).unwrap_err().code, "request", "{wrong:?}");
@@ -148,7 +160,7 @@ fn a_refusal_says_what_there_is() {
     for unknown in ["", "lnk list", "link lst", "stats list", "status show", "list"] {
         let answer = world.ask(0, unknown, None);
         assert_eq!(answer["error"]["code"], "command", "{unknown:?}");
-        assert!(message(answer).contains("bearer|link|node|port|service list"));
+        assert!(message(answer).contains("bearer|connection|link|node|port|service list"));
     }
 }
 

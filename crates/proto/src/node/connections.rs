@@ -23,6 +23,17 @@ impl Node {
         }
     }
 
+    /// Ends of connections that belong to `port`.
+    pub fn connections_of(&self, port: PortId) -> u32 {
+        self.ports.get(&port).map_or(0, |entry| entry.connections)
+    }
+
+    /// How many connections may wait for `port`, and how many do; `None`: it takes none.
+    pub fn listening(&self, port: PortId) -> Option<(u32, usize)> {
+        let listening = self.ports.get(&port)?.listening.as_ref()?;
+        Some((listening.backlog, listening.waiting.len()))
+    }
+
     /// Asks for a connection of `port` with another; the answer is an event. What is sent on it at once leaves with the
     /// question.
     pub fn open_connection(

@@ -4,6 +4,10 @@
 //! with credit of their own, and everything else (order, loss, links) is as for all flows. What is special is only how it
 //! begins and how it ends, which is here.
 
+mod picture;
+
+pub use picture::{ConnectionPicture, ConnectionState};
+
 use super::{Cx, Notice, Session, TakenCredit, initial_given};
 use crate::address::ServiceAddress;
 use crate::error::{ConnectError, ConnectionOver, Failure};
@@ -14,6 +18,7 @@ use crate::id::{ConnectionId, PortAddress, PortId};
 use crate::limits;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::stats::ConnectionStats;
 use crate::time::Instant;
 use crate::wire::{self, RefusedConnect};
 use std::collections::BTreeMap;
@@ -34,9 +39,13 @@ enum Stage {
 pub(crate) struct End {
     /// The port that it belongs to.
     port: PortId,
-    /// The peer's port: it alone may send to this end. None before the peer has accepted.
-    peer: Option<PortId>,
+    /// The peer's port: the one that asked, that was asked, or that has answered.
+    far: PortId,
     class: Class,
+    /// It carries a stream of bytes.
+    stream: bool,
+    /// When it was asked for, here or by the peer.
+    began_at: Instant,
     stage: Stage,
     /// Messages handed in.
     sent: u64,
@@ -67,6 +76,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Connections {
     /// By our end.
     ends: BTreeMap<PortId, End>,
+    /// Counters.
+    stats: ConnectionStats,
     /// Number of the connection that we asked for last.
     last_own: u32,
     /// Number of the connection that the peer asked for last; none before its first.
@@ -120,7 +131,7 @@ impl Connections {
         if entry.deaf || entry.end_told {
             return Admission::Late;
         }
-        match entry.peer {
+        match entry.peer() {
             None => Admission::Early,
             Some(peer) if peer == from && entry.class == class => Admission::For(entry.port),
             Some(_) => Admission::Breach,
@@ -161,7 +172,9 @@ impl Session {
         }
         let end = PortId::accepting_end(self.connections.next_number()).far_end();
         let Wanted { from, to, class, stream, service } = wanted;
-        self.open_end(cx, end, End::new(from, None, class, Stage::Asked), credit, self.peer.initial_credit);
+        self.connections.stats.asked += 1;
+        let entry = End::new(cx.now, (from, to), (class, stream), Stage::Asked);
+        self.open_end(cx, end, entry, credit, self.peer.initial_credit);
         self.notify(Notice::Connect(wire::Connect {
             control: 0,
             end: end.far_end(),
@@ -217,6 +230,7 @@ impl Session {
             return false;
         }
         entry.stage = Stage::Open;
+        self.connections.stats.opened += 1;
         self.give_credit(end, credit.0, credit.1 as u64);
         if let Some(given) =
             self.receiving.credit_of.get(&end).and_then(|k| self.receiving.credits.get_mut(*k))
@@ -284,6 +298,7 @@ impl Session {
 
     /// Tells the peer that there will be no connection with our end `end`.
     fn refuse_connect(&mut self, end: PortId, reason: RefusedConnect) {
+        self.connections.stats.refused_here.count(reason);
         #[cfg(feature = "planted")]
         let end = match self.planted {
             Some(Planted::MisdirectedRefusal) => {
@@ -346,13 +361,15 @@ impl Session {
             return;
         }
         self.connections.last_of_peer = Some(number);
+        self.connections.stats.offered += 1;
         let id = ConnectionId { session: self.index, end: connect.end };
         if let Err(reason) = self.may_wait(cx, connect.to, id) {
             cx.drops.refused_connection += 1;
             return self.refuse_connect(connect.end, reason);
         }
         let class = Class::from_bits(connect.class);
-        let end = End::new(connect.to, Some(connect.from), class, Stage::Waiting);
+        let kind = (class, connect.stream);
+        let end = End::new(cx.now, (connect.to, connect.from), kind, Stage::Waiting);
         let (bytes, messages) = limits::INITIAL_CREDIT;
         let theirs = (connect.credit.0.min(u32::MAX as u64) as u32, connect.credit.1);
         self.open_end(cx, connect.end, end, (bytes as u64, messages), theirs);
@@ -399,7 +416,8 @@ impl Session {
         }
         match accept.answer {
             Ok(port) => {
-                (entry.stage, entry.peer) = (Stage::Open, Some(port));
+                (entry.stage, entry.far) = (Stage::Open, port);
+                self.connections.stats.opened += 1;
                 let (own, peer) = (entry.port, PortAddress { node: self.peer.node, port });
                 let (bytes, messages) = accept.credit;
                 self.raise_credit(&wire::Credit { port: end.far_end(), messages, bytes });
@@ -411,6 +429,7 @@ impl Session {
                 });
             }
             Err(reason) => {
+                self.connections.stats.refused_by_peer.count(reason);
                 self.tell_over(cx, end, ConnectionOver::Refused(reason));
                 self.forget_end(cx, end);
             }
@@ -421,6 +440,7 @@ impl Session {
         let end = shutdown.end;
         let Some(entry) = self.connections.ends.get_mut(&end) else { return };
         if shutdown.abort {
+            self.connections.stats.aborted += 1;
             self.tell_over(cx, end, ConnectionOver::Aborted);
             return self.forget_end(cx, end);
         }
@@ -496,6 +516,7 @@ impl Session {
     /// Forgets an end and all that belongs to it. What it had not sent fails.
     fn forget_end(&mut self, cx: &mut Cx<'_>, end: PortId) {
         let Some(entry) = self.connections.ends.remove(&end) else { return };
+        self.connections.stats.over += 1;
         if let Some(port) = cx.ports.get_mut(&entry.port) {
             port.connections = port.connections.saturating_sub(1);
         }
@@ -524,11 +545,13 @@ impl Session {
 }
 
 impl End {
-    fn new(port: PortId, peer: Option<PortId>, class: Class, stage: Stage) -> End {
+    fn new(now: Instant, (port, far): (PortId, PortId), (class, stream): (Class, bool), stage: Stage) -> End {
         End {
             port,
-            peer,
+            far,
             class,
+            stream,
+            began_at: now,
             stage,
             sent: 0,
             sent_all: false,
@@ -539,6 +562,11 @@ impl End {
         }
     }
 
+    /// The port that alone may send to this end; none before the peer has accepted.
+    fn peer(&self) -> Option<PortId> {
+        (self.stage != Stage::Asked).then_some(self.far)
+    }
+
     /// The flow by which this end, `id`, sends.
     fn sending(&self, id: PortId) -> FlowKey {
         FlowKey { from: self.port, to: id.far_end(), class: self.class }
@@ -546,6 +574,6 @@ impl End {
 
     /// The flow that comes to this end, `id`, once it is known whose.
     fn receiving(&self, id: PortId) -> Option<FlowKey> {
-        Some(FlowKey { from: self.peer?, to: id, class: self.class })
+        Some(FlowKey { from: self.peer()?, to: id, class: self.class })
     }
 }

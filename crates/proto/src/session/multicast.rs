@@ -97,10 +97,28 @@ impl Session {
                 }
             }
         }
+        #[cfg(feature = "planted")]
+        self.spoil(cx, &mut copies, len, urgent);
         let fans = &mut self.receiving.fans;
         fans.last += 1;
         fans.by_number.insert(BufferId(fans.last), copies);
         Some(BufferId(fans.last))
+    }
+
+    /// One copy too many, or one too few (planted fault only).
+    #[cfg(feature = "planted")]
+    fn spoil(&self, cx: &mut Cx<'_>, copies: &mut Copies, len: u64, urgent: bool) {
+        use crate::planted::Planted;
+        let Some((port, buffer)) = copies.last().copied() else { return };
+        if self.planted == Some(Planted::RepeatedMulticast)
+            && let Some(again) = cx.store.reserve(port, len, urgent)
+        {
+            copies.push((port, again));
+        }
+        if self.planted == Some(Planted::PartialMulticast) && copies.len() > 1 {
+            cx.store.discard(buffer);
+            copies.pop();
+        }
     }
 
     /// What comes for several ports has credit of its own, which does not depend on theirs: who has no room refuses.

@@ -1,6 +1,6 @@
 //! What a session looks like from outside: credit, flows and queues as plain values, taken only when somebody asks.
 
-use super::Session;
+use super::{GivenCredit, Session};
 use crate::flow::FlowKey;
 use crate::flow::send::SendCredit;
 use crate::id::PortId;
@@ -49,6 +49,19 @@ pub struct FlowPicture {
     pub retry_at: Instant,
 }
 
+impl GivenPicture {
+    pub(super) fn of(given: &GivenCredit) -> GivenPicture {
+        GivenPicture {
+            port: given.port,
+            limit_bytes: (given.limit_bytes, given.told_bytes),
+            limit_messages: (given.limit_messages, given.told_messages),
+            received_bytes: given.received_bytes,
+            received_messages: given.received_messages,
+            gaps: given.gaps,
+        }
+    }
+}
+
 impl Session {
     /// When the session began.
     pub fn began_at(&self) -> Instant {
@@ -78,14 +91,7 @@ impl Session {
 
     /// Credit that ports of ours gave.
     pub fn given_credits(&self) -> impl Iterator<Item = GivenPicture> {
-        self.receiving.credits.iter().map(|(_, given)| GivenPicture {
-            port: given.port,
-            limit_bytes: (given.limit_bytes, given.told_bytes),
-            limit_messages: (given.limit_messages, given.told_messages),
-            received_bytes: given.received_bytes,
-            received_messages: given.received_messages,
-            gaps: given.gaps,
-        })
+        self.receiving.credits.iter().map(|(_, given)| GivenPicture::of(given))
     }
 
     /// Flows from ports of ours, by port.

@@ -3,7 +3,7 @@
 use super::connections::Connections;
 use super::{Event, World};
 use crate::check::connections::BACKLOG;
-use crate::check::{PortKey, TINY_CLASS, Target};
+use crate::check::{PortKey, TINY_CLASS, Target, casts};
 use crate::content;
 use crate::plan::Plan;
 use crate::prng::Prng;
@@ -71,10 +71,22 @@ impl App {
         std::mem::take(&mut self.ports).into_iter().map(|port| port.key).collect()
     }
 
+    /// What its actions are drawn from.
+    pub(super) fn draws(&mut self) -> &mut Prng {
+        &mut self.actions
+    }
+
     /// Nothing is received until then.
     pub(super) fn asleep(&mut self, until_ns: TimeNs) {
         self.asleep_until_ns = self.asleep_until_ns.max(until_ns);
     }
+}
+
+/// Some of the services of a run.
+pub(super) fn draw_range(prng: &mut Prng) -> ServiceRange {
+    let lower = prng.below(INSTANCES) as u32;
+    let upper = prng.between(u64::from(lower), INSTANCES - 1) as u32;
+    ServiceRange::new(SERVICE_KIND, lower, upper)
 }
 
 impl World {
@@ -133,6 +145,7 @@ impl World {
         }
         match workload.action(&mut self.nodes[node].app.actions) {
             Action::Send { count, service, local } => self.send_burst(node, count, service, local),
+            Action::Multicast(count) => self.cast_burst(node, count),
             Action::Connect { count, service, local } => self.connect(node, count, service, local),
             Action::Churn => self.churn(node),
             Action::Rebind => self.rebind(node),
@@ -239,7 +252,9 @@ impl World {
             return self.bind(node, index);
         };
         self.names.on_change(self.now_ns);
-        let port = self.nodes[node].app.ports[index].key.port;
+        let key = self.nodes[node].app.ports[index].key;
+        let port = key.port;
+        self.oracle.casts.on_unbound(key, range);
         (range.lower..=range.upper).for_each(|instance| self.oracle.on_unbound((range.kind, instance)));
         if let Some(subject) = self.nodes[node].subject.as_mut() {
             subject.unbind(local_ns, port, range, cluster);
@@ -272,9 +287,7 @@ impl World {
 
     fn bind(&mut self, node: usize, index: usize) {
         let state = &mut self.nodes[node];
-        let lower = state.app.actions.below(INSTANCES) as u32;
-        let upper = state.app.actions.between(u64::from(lower), INSTANCES - 1) as u32;
-        let range = ServiceRange::new(SERVICE_KIND, lower, upper);
+        let range = draw_range(&mut state.app.actions);
         let cluster = !state.app.scopes.chance_ppm(NODE_SCOPE_PPM);
         let key = state.app.ports[index].key;
         let local_ns = state.host.local_ns(self.now_ns);
@@ -283,7 +296,9 @@ impl World {
         }
         state.app.ports[index].bound.push((range, cluster));
         self.names.on_bound(key, range, cluster, self.now_ns);
-        (lower..=upper).for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key, cluster));
+        self.oracle.casts.on_bound(key, range, cluster);
+        (range.lower..=range.upper)
+            .for_each(|instance| self.oracle.on_bound((SERVICE_KIND, instance), key, cluster));
         self.note(|| format!("{key} binds {range:?}, cluster {cluster}"));
         self.coverage.add("application", "bind", 1);
     }
@@ -340,7 +355,15 @@ impl World {
                     let what = format!("{key} got a message of the unknown node {}", from.node);
                     return self.oracle.violation("I4", self.now_ns, what);
                 };
+                let number = tag.map(content::id_of_tag).or_else(|| content::claimed_id(&bytes));
+                if let Some(index) = number.and_then(casts::index_of) {
+                    return self.on_cast_received(index, key, (sender, from.port.0), &bytes);
+                }
                 self.oracle.on_received(self.now_ns, key, sender, from.port.0, tag, &bytes);
+            }
+            Happening::Failed { id, reason } if casts::index_of(id).is_some() => {
+                self.note(|| format!("{key} is told that {id:x} failed: {reason:?}"));
+                self.on_cast_failed(casts::index_of(id).unwrap_or_default(), key, reason);
             }
             Happening::Failed { id, reason } => {
                 self.note(|| format!("{key} is told that message {id} failed: {reason:?}"));

@@ -114,7 +114,7 @@ impl World {
         let Some(cookie) = connector.connect(to, class, with, last) else { return };
         let service = match to {
             To::Service(service) => Some((service.kind, service.instance)),
-            To::Port(_) => None,
+            To::Port(_) | To::All(_) => None,
         };
         self.oracle.connections.on_asked(self.now_ns, port, class, service);
         self.coverage.add("connection", "asked for", 1);

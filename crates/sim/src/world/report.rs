@@ -73,6 +73,7 @@ impl World {
             && self.now_ns >= self.plan.heal_ns
             && self.oracle.settled()
             && self.connections_settled()
+            && self.cast_missing().is_none()
             && self.memory_kept().is_none();
         // A verdict that was under way when the faults ended may still fall: then nodes have to meet again.
         if !over || !(self.names_settled() || self.names_are_late()) {
@@ -116,10 +117,26 @@ impl World {
         }
     }
 
+    /// Rows of what may occur, so that what never does is seen.
+    fn add_rows(&mut self) {
+        for name in CONNECTION_ROWS {
+            self.coverage.add("connection", name, 0);
+        }
+        for name in ["sent", "copies received"] {
+            self.coverage.add("multicast", name, 0);
+        }
+        for transition in TRANSITIONS {
+            self.coverage.add("link", transition, 0);
+        }
+    }
+
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
         self.check_names_at_the_end();
         self.check_connections_at_the_end();
+        if let Some(what) = self.cast_missing() {
+            self.oracle.violation("I12", self.now_ns, what);
+        }
         if let Some(what) = self.memory_kept() {
             self.oracle.violation("I5", self.now_ns, what);
         }
@@ -147,14 +164,9 @@ impl World {
         // Refused sends are left out: an engine refuses only what comes from a port that it does not have.
         self.coverage.add("send", "accepted", self.sends[0]);
         self.coverage.add("send", "blocked", self.sends[1]);
-        for name in CONNECTION_ROWS {
-            self.coverage.add("connection", name, 0);
-        }
-        for transition in TRANSITIONS {
-            self.coverage.add("link", transition, 0);
-        }
         let mut hash = network.record.hash();
         drop(network);
+        self.add_rows();
         let totals = self.oracle.totals();
         for (index, node) in self.nodes.iter().enumerate().take(self.plan.nodes) {
             let Some(subject) = node.subject.as_ref() else { continue };
@@ -171,7 +183,8 @@ impl World {
                 hash = crate::prng::mix(hash ^ value ^ (index as u64) << 56);
             }
         }
-        for value in [totals.0, totals.1, totals.2, self.now_ns] {
+        let (casts, copies) = self.oracle.casts.totals();
+        for value in [totals.0, totals.1, totals.2, casts, copies, self.now_ns] {
             hash = crate::prng::mix(hash ^ value);
         }
         Outcome {

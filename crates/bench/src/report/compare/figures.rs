@@ -43,6 +43,7 @@ pub(super) fn of(row: &Row) -> Vec<Figure> {
     let mut spreads = vec![
         ("throughput_mbps", Higher, row.throughput_mbps.as_ref()),
         ("rate_per_s", Higher, row.rate_per_s.as_ref()),
+        ("sender_cpu_us", Lower, row.sender_cpu_us.as_ref()),
         ("latency_us.p50", Lower, latency.map(|latency| &latency.p50)),
         ("latency_us.p99", Lower, latency.map(|latency| &latency.p99)),
         ("cpu_s_per_gb.sender", Lower, cpu.map(|cpu| &cpu.sender)),
