@@ -143,7 +143,7 @@ fn whatever_is_bound_and_lost_meanwhile_nothing_overlaps_in_the_end() {
         let ports = [0, 1, 2, 3, 4].map(|index| world.hosts[index].open_port());
         for step in 0..4_000 {
             let near = random.below(200) as u32;
-            for at in 0..5 {
+            for (at, port) in ports.into_iter().enumerate() {
                 // Now and then, some of them at the same time.
                 if step < 1_000 || step % 40 > 0 || random.one_in(2) {
                     continue;
@@ -152,13 +152,13 @@ fn whatever_is_bound_and_lost_meanwhile_nothing_overlaps_in_the_end() {
                 let range = ServiceRange::new(100, lower, lower + random.below(10) as u32);
                 let host = &mut world.hosts[at];
                 let done = if random.one_in(4) {
-                    bind(host, ports[at], range)
+                    bind(host, port, range)
                 } else {
-                    bind_exclusive(host, ports[at], range)
+                    bind_exclusive(host, port, range)
                 };
                 refusals += u32::from(done.is_err());
                 if random.one_in(3) {
-                    host.core(|node, _| node.unbind(ports[at], range, Scope::Cluster).ok());
+                    host.core(|node, _| node.unbind(port, range, Scope::Cluster).ok());
                 }
             }
             world.step(Duration::us(500), |_| !random.one_in(20));

@@ -215,3 +215,23 @@ fn a_peer_that_lags_behind_all_that_is_remembered_begins_again() {
     assert!(agreed, "{} bindings", world.hosts[1].node.table().len());
     assert_eq!(world.hosts[1].node.table().len(), 2);
 }
+
+#[test]
+fn names_of_a_node_that_dies_go_within_the_tolerance_and_one_interval() {
+    for idle_ms in [0, 300, 5_000] {
+        let (mut world, ports) = pair();
+        (0..500).for_each(|n| world.hosts[1].bind(ports[1], ServiceRange::new(KIND, n, n)));
+        assert!(world.run_while(1_000, |w| w.hosts[0].node.table().len() < 500));
+        (0..idle_ms).for_each(|_| world.step(Duration::ms(1), |_| true));
+        let (died_at, config) = (world.now, world.hosts[0].node.config());
+        // What the clock of this test, which moves by a millisecond, adds at both ends.
+        let at_most = config.tolerance.0 + config.keepalive_idle.0 + Duration::ms(2).0;
+        while !world.hosts[0].node.table().is_empty() {
+            world.step(Duration::ms(1), |packet| packet.from.as_bytes()[3] == 0);
+            let since = world.now.since(died_at);
+            assert!(since.0 <= at_most, "after {idle_ms} ms of rest: {since:?}");
+            let known = world.hosts[0].node.table().len();
+            assert!(known == 500 || known == 0, "all go at once");
+        }
+    }
+}
