@@ -39,11 +39,15 @@ pub enum Planted {
     ForgottenReading,
     /// The credit of a connection outlasts it.
     KeptCredit,
+    /// What failed is told to another port than the one that sent it.
+    MisdirectedReturn,
+    /// A message whose time is up is told to have failed, and sent all the same.
+    HastyExpiry,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 19] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -61,5 +65,7 @@ impl Planted {
         Planted::LateDelivery,
         Planted::ForgottenReading,
         Planted::KeptCredit,
+        Planted::MisdirectedReturn,
+        Planted::HastyExpiry,
     ];
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 mod control;
+mod expiry;
 mod multicast;
 mod outcome;
 mod picture;
@@ -38,6 +39,7 @@ use crate::wire::{self, Hello, LinkStatus, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use connection::Connections;
 use control::Control;
+use expiry::Deadlines;
 use multicast::Fans;
 use quiet::Quiet;
 use schedule::Schedule;
@@ -91,6 +93,7 @@ struct Sending {
     credit_of: BTreeMap<PortId, u32>,
     transfers: Slab<SendTransfer>,
     refused: Vec<u32>,
+    deadlines: Deadlines,
 }
 
 /// Receiving half.
@@ -317,14 +320,20 @@ impl Session {
 
     /// Queues a message of a local port.
     pub(crate) fn send(&mut self, now: Instant, key: FlowKey, message: Outgoing) -> bool {
-        let Some(flow_key) = self.send_flow(key) else { return false };
-        let Some(flow) = self.sending.flows.get_mut(flow_key) else { return false };
+        self.queue(now, key, message).is_some()
+    }
+
+    /// The same; the key of its flow, unless there are too many.
+    #[inline]
+    fn queue(&mut self, now: Instant, key: FlowKey, message: Outgoing) -> Option<u32> {
+        let flow_key = self.send_flow(key)?;
+        let flow = self.sending.flows.get_mut(flow_key)?;
         flow.push(message);
         self.last_app_at = now;
         self.stats.messages_sent += 1;
         self.schedule.enqueue_flow(flow_key, flow);
         self.quiet.stir();
-        true
+        Some(flow_key)
     }
 
     fn send_flow(&mut self, key: FlowKey) -> Option<u32> {
@@ -452,9 +461,19 @@ impl Session {
 
     /// The same for one flow.
     fn fail_flow(&mut self, cx: &mut Cx<'_>, key: FlowKey, why: Failure, refused: Option<u32>) {
-        if let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k)) {
+        let Some(flow_key) = self.sending.by_key.remove(&key) else { return };
+        if let Some(mut flow) = self.sending.flows.remove(flow_key) {
+            self.sending.deadlines.forget(flow_key, &flow);
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
+            let port = key.from;
+            #[cfg(feature = "planted")]
+            let port = match self.planted {
+                Some(crate::planted::Planted::MisdirectedReturn) => {
+                    cx.ports.keys().copied().find(|other| *other != port).unwrap_or(port)
+                }
+                _ => port,
+            };
             let tokens = flow.end(refused, |message, fate| {
                 #[cfg(feature = "planted")]
                 let early = self.early.remove(&(key.from, message.buffer));
@@ -465,7 +484,7 @@ impl Session {
                 }
                 let why = if fate == Fate::Unknown { Failure::Indeterminate } else { why };
                 stats.messages_failed += 1;
-                cx.events.push_back(Event::SendFailed { port: key.from, buffer: message.buffer, to, why });
+                cx.events.push_back(Event::SendFailed { port, buffer: message.buffer, to, why });
             });
             for token in tokens {
                 self.sending.transfers.remove(token);
@@ -584,7 +603,7 @@ impl Session {
     fn compute_deadline(&self, now: Instant, config: &Config) -> Instant {
         let (busy, carried) = (self.is_busy(now), self.is_up());
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
-        at = at.min(self.doubt_ends_at());
+        at = at.min(self.doubt_ends_at()).min(self.sending.deadlines.next_at());
         for link in &self.links {
             at = at.min(link.deadline(config, busy, carried));
         }
@@ -604,6 +623,7 @@ impl Session {
             self.links[index].check_probe(cx.now, cx.config, busy);
         }
         self.retry_refused(cx.now);
+        self.expire(cx);
     }
 
     fn retry_refused(&mut self, now: Instant) {

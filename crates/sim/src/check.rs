@@ -12,9 +12,11 @@
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
+//! | I12 | what was to come back comes back whole, to its sender, and nothing expires before its time |
 //! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
 
 pub mod connections;
+pub mod returns;
 
 use crate::content;
 use crate::subject::FailReason;
@@ -109,6 +111,8 @@ pub struct Oracle {
     violations: Vec<Violation>,
     /// Connections and what went by them.
     pub connections: connections::Ledger,
+    /// What was asked to come back, or might expire.
+    pub returns: returns::Returns,
     pending: u64,
     delivered: u64,
     failed: u64,
@@ -198,7 +202,9 @@ impl Oracle {
                     FailReason::NoPort => excused || self.target_gone(target),
                     // Said at the door: names and nodes are known a little later than they come about.
                     FailReason::NoService | FailReason::NoNode => true,
-                    FailReason::TooLarge | FailReason::Invalid => false,
+                    // Whether it was time is another question (I12).
+                    FailReason::Expired => true,
+                    FailReason::TooLarge | FailReason::Overload | FailReason::Invalid => false,
                 };
                 if !justified {
                     let what = format!("message {id} failed ({reason:?}) without cause{}", self.about(id));

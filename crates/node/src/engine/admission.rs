@@ -1,12 +1,12 @@
 //! The door: a client's command is decoded, bounded and checked here before the core hears of it.
 
 use super::command::{Body, Command, Completion, FailureCode};
-use super::store::{COOKIE_MASK, Place};
+use super::store::{Asked, COOKIE_MASK, Place};
 use super::{Budget, Engine};
 use polyrail_proto::error::{ConnectError, SendError};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BufferId, ConnectionId, PortAddress, PortId, SessionId};
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::BindError;
 use polyrail_proto::time::Instant;
 use polyrail_shm::arena::BLOCK_BYTES;
@@ -75,22 +75,10 @@ impl Engine {
 
     fn command(&mut self, now: Instant, index: usize, port: PortId, command: Command) {
         match command {
-            Command::Send { to, class, tag, body, len, cookie } => {
-                let buffer = match self.admit_body(index, body, len, cookie) {
-                    Some(buffer) => buffer,
-                    None => return self.fail(port, cookie, FailureCode::Invalid),
-                };
-                if let Err(error) =
-                    self.node.send(now, port, to, (class, tag), (buffer, len), &mut self.store)
-                {
-                    use polyrail_proto::Store;
-                    self.store.release(port, buffer, false);
-                    // Of a connection that is over its port is told once, and not by each message.
-                    if error != SendError::NotConnected {
-                        self.fail(port, cookie, code_of(error));
-                    }
-                }
-            }
+            Command::Send { to, how, body, len, cookie } => match self.admit_body(index, body, len, cookie) {
+                Some(buffer) => self.send(now, port, to, how, (buffer, len)),
+                None => self.fail(port, cookie, FailureCode::Invalid),
+            },
             Command::Bind(range, scope, weight) => {
                 let answer = match self.node.bind_weighted(port, range, scope, weight) {
                     Ok(()) => ANSWER_OK,
@@ -126,6 +114,27 @@ impl Engine {
                     use polyrail_proto::Store;
                     self.store.discard(held);
                 }
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant, port: PortId, to: Destination, how: Manner, body: (BufferId, u64)) {
+        use polyrail_proto::Store;
+        let (buffer, len) = body;
+        let Manner { class, tag, returns, expires_at } = how;
+        let alone = matches!(to, Destination::Port(_) | Destination::Service(_));
+        if !alone && (returns || expires_at.is_some()) {
+            self.store.release(port, buffer, false);
+            return self.store.give_up(port, buffer, FailureCode::Invalid);
+        }
+        if returns {
+            self.store.ask_back(buffer, Asked { to, class, tag, len });
+        }
+        if let Err(error) = self.node.send(now, port, to, how, body, &mut self.store) {
+            self.store.release(port, buffer, false);
+            // Of a connection that is over its port is told once, and not by each message.
+            if error != SendError::NotConnected {
+                self.store.give_up(port, buffer, code_of(error));
             }
         }
     }
@@ -211,6 +220,8 @@ fn code_of(error: SendError) -> FailureCode {
         SendError::NoNode(_) => FailureCode::NoNode,
         SendError::TooLarge(_) => FailureCode::TooLarge,
         SendError::Unsupported(_) => FailureCode::NoNode,
+        SendError::Expired => FailureCode::Expired,
+        SendError::Overload(_) => FailureCode::Overload,
         _ => FailureCode::NotSent,
     }
 }

@@ -12,7 +12,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{Buffer, Client as Pair};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -64,6 +64,8 @@ pub enum Arrival {
     Sorted,
     /// A message of ours failed: the count of messages sent before it, and why.
     Failed(u64, FailureCode),
+    /// A message of ours failed and is here again, as was asked: `drop_returned` it.
+    Returned(Returned),
     /// A bind or unbind was done (0) or refused.
     Answer(u8),
 }
@@ -83,6 +85,34 @@ pub struct Envelope {
     pub class: Class,
     /// Bytes.
     pub len: u64,
+}
+
+/// A message that came back to its sender.
+#[derive(Debug)]
+pub struct Returned {
+    /// The count of messages sent before it.
+    pub number: u64,
+    /// Why.
+    pub why: FailureCode,
+    /// Where it was to go.
+    pub to: Destination,
+    /// Its class.
+    pub class: Class,
+    /// Its tag.
+    pub tag: Option<u64>,
+    /// Bytes.
+    pub len: u64,
+    /// Where they are.
+    pub body: ReturnedBody,
+}
+
+/// Where the bytes of a returned message are.
+#[derive(Debug)]
+pub enum ReturnedBody {
+    /// In the sending arena, at this offset.
+    Arena(u64),
+    /// In the buffer that was handed over.
+    Owned(Buffer),
 }
 
 /// Nothing could be taken now: drive the engine and try again.
@@ -197,17 +227,27 @@ impl Client {
         tag: Option<u64>,
         bytes: &[u8],
     ) -> Result<u64, Blocked> {
+        self.send_as(to, (class, tag).into(), bytes)
+    }
+
+    /// The same in any manner.
+    pub fn send_as(&mut self, to: Destination, how: Manner, bytes: &[u8]) -> Result<u64, Blocked> {
         let len = bytes.len() as u64;
         if self.pair.sq.free() == 0 || !self.may_send(to, len) {
             return Err(Blocked);
         }
-        if let Some(spacing) = self.spacing.filter(|_| len > EAGER_BYTES_MAX) {
+        if let Some(spacing) = self.spacing_of(how, len) {
             let offset = self.lay_out(spacing, bytes).ok_or(Blocked)?;
-            return self.submit(to, class, tag, Body::Spaced(offset), len);
+            return self.submit(to, how, Body::Spaced(offset), len);
         }
         let offset = self.alloc(len).ok_or(Blocked)?;
         self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
-        self.submit(to, class, tag, Body::Arena(offset), len)
+        self.submit(to, how, Body::Arena(offset), len)
+    }
+
+    /// How a message is laid out, if it is. What may come back stays in one piece, and is never lent to the kernel.
+    fn spacing_of(&self, how: Manner, len: u64) -> Option<Spacing> {
+        self.spacing.filter(|_| len > EAGER_BYTES_MAX && !how.returns)
     }
 
     /// Memory of the arena. What was full is looked through again only once a message has been completed: whoever waits
@@ -244,40 +284,37 @@ impl Client {
         tag: Option<u64>,
         buffer: Buffer,
     ) -> Result<u64, Buffer> {
+        self.send_buffer_as(to, (class, tag).into(), buffer)
+    }
+
+    /// The same in any manner.
+    pub fn send_buffer_as(&mut self, to: Destination, how: Manner, buffer: Buffer) -> Result<u64, Buffer> {
         let len = buffer.len() as u64;
         if self.pair.sq.free() == 0 || !self.may_send(to, len) {
             return Err(buffer);
         }
-        if let Some(spacing) = self.spacing
-            && len > EAGER_BYTES_MAX
+        if let Some(spacing) = self.spacing_of(how, len)
             && len <= self.arena_message_max()
         {
             // One copy of ours saves the kernel's, which costs more for being cut in pieces.
             let Some(offset) = self.lay_out(spacing, &buffer) else { return Err(buffer) };
-            return self.submit(to, class, tag, Body::Spaced(offset), len).map_err(|_| buffer);
+            return self.submit(to, how, Body::Spaced(offset), len).map_err(|_| buffer);
         }
         self.lent.settle(self.pair.words.completed.load());
         if self.lent.bytes >= self.pair.tx.capacity() && self.lent.buffers.len() >= LENT_ALWAYS {
             return Err(buffer);
         }
         let number = self.exchange.put(buffer);
-        let sent = self.submit(to, class, tag, Body::Exchanged(number), len);
+        let sent = self.submit(to, how, Body::Exchanged(number), len);
         let sent = sent.map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))?;
         self.lent.buffers.push_back((sent, len));
         self.lent.bytes += len;
         Ok(sent)
     }
 
-    fn submit(
-        &mut self,
-        to: Destination,
-        class: Class,
-        tag: Option<u64>,
-        body: Body,
-        len: u64,
-    ) -> Result<u64, Blocked> {
+    fn submit(&mut self, to: Destination, how: Manner, body: Body, len: u64) -> Result<u64, Blocked> {
         let cookie = self.sent;
-        let command = Command::Send { to, class, tag, body, len, cookie };
+        let command = Command::Send { to, how, body, len, cookie };
         self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
         self.note_sent(to, len);
         self.sent += 1;
@@ -366,6 +403,14 @@ impl Client {
                 Some(self.sorted(connection, Arrival::Offer { from, len, offer }))
             }
             Completion::Failed { cookie, why } => Some(Arrival::Failed(self.expand(cookie), why)),
+            Completion::Returned { cookie, why, to, class, tag, body, len } => {
+                let body = match body {
+                    Body::Exchanged(number) => ReturnedBody::Owned(self.exchange.take(number)?),
+                    Body::Arena(offset) | Body::Spaced(offset) => ReturnedBody::Arena(offset),
+                };
+                let number = self.expand(cookie);
+                Some(Arrival::Returned(Returned { number, why, to, class, tag, len, body }))
+            }
             Completion::Answer(code) => Some(Arrival::Answer(code)),
             news => {
                 self.note(news);
@@ -405,6 +450,25 @@ impl Client {
     /// Bytes of a message that is in the arena.
     pub fn bytes(&self, offset: u64, len: u64) -> &[u8] {
         self.pair.rx.memory().bytes(offset, len as usize).unwrap_or(&[])
+    }
+
+    /// Bytes of a message that came back.
+    pub fn returned_bytes<'a>(&'a self, returned: &'a Returned) -> &'a [u8] {
+        match &returned.body {
+            ReturnedBody::Arena(offset) => {
+                self.pair.tx.memory().bytes(*offset, returned.len as usize).unwrap_or(&[])
+            }
+            ReturnedBody::Owned(buffer) => buffer.get(..returned.len as usize).unwrap_or(&[]),
+        }
+    }
+
+    /// Nobody needs a message any more that came back: its memory may hold another.
+    pub fn drop_returned(&mut self, returned: Returned) {
+        if let ReturnedBody::Arena(offset) = returned.body {
+            // The engine has left it to us.
+            self.pair.tx.release_own(offset);
+            self.full = None;
+        }
     }
 
     /// A message was read: its memory is free, and the connection by which it came may carry more.

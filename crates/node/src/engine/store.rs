@@ -1,5 +1,9 @@
 //! Where bytes live: each client's arenas, and buffers that changed hands.
 
+mod returns;
+
+pub(super) use returns::Asked;
+
 use super::admission::CLIENT_CLOSING;
 use super::client::{Client, Exchange};
 use super::command::Completion;
@@ -46,6 +50,14 @@ impl Place {
             Place::Rx(client, offset) => 1 << 62 | (client as u64) << 48 | (offset / GRAIN_BYTES) << 24,
             Place::Held(index, cookie) => 2 << 62 | (index as u64) << 24 | cookie as u64 & COOKIE_MASK,
         })
+    }
+
+    /// The low bits of the cookie of a message that a client sends.
+    pub(super) fn cookie(self) -> u64 {
+        match self {
+            Place::Tx(_, _, cookie) | Place::Spaced(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
+            Place::Rx(..) => 0,
+        }
     }
 
     pub(super) fn of(id: BufferId) -> Place {
@@ -157,6 +169,8 @@ pub(super) struct EngineStore {
     names_generation: u64,
     /// Messages of which several copies are under way.
     shares: BTreeMap<(PortId, BufferId), Share>,
+    /// Messages that their senders want back if they fail.
+    asked: BTreeMap<BufferId, Asked>,
     /// Something is to be published.
     dirty: bool,
 }
@@ -584,14 +598,17 @@ impl Store for EngineStore {
 
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool) {
         let Some(delivered) = self.last_release(port, buffer, delivered) else { return };
+        let stays = self.stays(port, buffer, delivered);
         if let Place::Held(at, _) = Place::of(buffer)
             && let Some(entry) = self.held.get_mut(at)
+            && !stays
         {
             *entry = None;
         }
         self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };
         match Place::of(buffer) {
+            _ if stays => {}
             Place::Tx(_, offset, _) => {
                 slot.pair.tx.release(offset);
             }

@@ -1,12 +1,14 @@
 //! Sending side of a flow: messages that are not confirmed yet, what of them must go out, and credit.
 
+mod expiry;
+
 use super::FlowKey;
 use crate::address::{ServiceAddress, ServiceRange};
 use crate::id::BufferId;
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
 use crate::time::{Duration, Instant};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A message as a port hands it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,8 @@ struct Unconfirmed {
     progress: Progress,
     /// Some of it was sent more than once, so a refusal does not prove that no copy was taken.
     repeated: bool,
+    /// It expired behind others that wait too: its place is taken out when its turn comes.
+    withdrawn: bool,
     /// What of it must go out again; each byte once, however many copies of it were lost.
     lost: Option<Box<RangeSet>>,
 }
@@ -178,6 +182,14 @@ pub struct SendFlow {
     blocked_until: Instant,
     /// Refusals since something was confirmed.
     refusals: u32,
+    /// Messages pushed so far. A message is named by how many were pushed before it where its number may still change.
+    pushed: u64,
+    /// Messages that expire and of which nothing has left: name and moment.
+    dated: BTreeMap<u64, Instant>,
+    /// The one among them of which something has left just now.
+    begun: Option<(u64, Instant)>,
+    /// Expired messages that still have a place here.
+    withdrawn: usize,
 }
 
 /// Longest wait after a refusal.
@@ -200,6 +212,10 @@ impl SendFlow {
             again: VecDeque::new(),
             blocked_until: Instant::ZERO,
             refusals: 0,
+            pushed: 0,
+            dated: BTreeMap::new(),
+            begun: None,
+            withdrawn: 0,
         }
     }
 
@@ -209,8 +225,10 @@ impl SendFlow {
             message,
             progress: Progress::Open,
             repeated: false,
+            withdrawn: false,
             lost: None,
         });
+        self.pushed += 1;
         self.base + self.messages.len() as u64 - 1
     }
 
@@ -228,12 +246,12 @@ impl SendFlow {
 
     /// Messages that are not confirmed.
     pub fn unconfirmed(&self) -> usize {
-        self.messages.len()
+        self.messages.len() - self.withdrawn
     }
 
     /// Messages of which nothing was sent.
     pub fn unsent(&self) -> usize {
-        (self.base + self.messages.len() as u64).saturating_sub(self.next) as usize
+        (self.base + self.messages.len() as u64).saturating_sub(self.next) as usize - self.withdrawn
     }
 
     /// Whether nothing is left to do for this flow.
@@ -318,6 +336,7 @@ impl SendFlow {
         let take = piece(seq, message, self.cursor, message.len - self.cursor, room, packet_room)?;
         if fresh {
             credit.charge(cost_of(&message));
+            self.note_begun();
         }
         self.cursor = match take {
             Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => {
@@ -327,6 +346,7 @@ impl SendFlow {
         };
         if self.cursor == 0 {
             self.next += 1;
+            self.skip_withdrawn();
         }
         Some(take)
     }
@@ -485,6 +505,9 @@ impl SendFlow {
             .filter(|s| self.message(*s).is_some_and(|m| !m.repeated));
         let (base, next, cursor) = (self.base, self.next, self.cursor);
         for (i, entry) in self.messages.drain(..).enumerate() {
+            if entry.withdrawn {
+                continue;
+            }
             let seq = base + i as u64;
             if let Progress::Transfer(token) = entry.progress {
                 tokens.push(token);
@@ -502,6 +525,7 @@ impl SendFlow {
         self.base = self.base.max(next);
         self.next = self.base;
         self.cursor = 0;
+        self.withdrawn = 0;
         self.again.clear();
         tokens
     }

@@ -26,6 +26,25 @@ pub enum Destination {
     Multicast(ServiceRange),
 }
 
+/// How a message is sent, beside where to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// Its class.
+    pub class: Class,
+    /// The sender's tag.
+    pub tag: Option<u64>,
+    /// Its sender wants it back if it is not delivered.
+    pub returns: bool,
+    /// It is given up if nothing of it has left by then.
+    pub expires_at: Option<Instant>,
+}
+
+impl From<(Class, Option<u64>)> for Manner {
+    fn from((class, tag): (Class, Option<u64>)) -> Self {
+        Manner { class, tag, returns: false, expires_at: None }
+    }
+}
+
 /// Credit that every session has left as long as there is memory at all: bytes and messages.
 const CREDIT_FLOOR: u64 = 2 * limits::EAGER_BYTES_MAX;
 const MESSAGE_FLOOR: u64 = 64;
@@ -99,17 +118,19 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
-    /// Sends a message of a class, with a tag if it has one, of `body.1` bytes: they must stay until the store is told to release them.
+    /// Sends a message of `body.1` bytes: they must stay until the store is told to release them. Only what goes to one port
+    /// may expire: on a connection nothing may be left out, and to several it would do so for some.
     pub fn send(
         &mut self,
         now: Instant,
         port: PortId,
         to: Destination,
-        (class, tag): (Class, Option<u64>),
+        how: impl Into<Manner>,
         body: (BufferId, u64),
         store: &mut dyn Store,
     ) -> Result<(), SendError> {
-        let (buffer, len) = body;
+        let how = how.into();
+        let ((buffer, len), Manner { class, tag, .. }) = (body, how);
         if !self.has_port(port) {
             return Err(SendError::Closed(port));
         }
@@ -127,12 +148,17 @@ impl Node {
                 return self.send_on(now, port, id, message);
             }
         };
+        if how.expires_at.is_some_and(|at| at <= now) {
+            return Err(SendError::Expired);
+        }
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
         let key = FlowKey { from: port, to: to.port, class };
-        if !session.send(now, key, Outgoing { buffer, len, service, range: None, tag }) {
-            return Err(SendError::NoNode(to.node));
-        }
-        Ok(())
+        let message = Outgoing { buffer, len, service, range: None, tag };
+        let taken = match how.expires_at {
+            None => session.send(now, key, message),
+            Some(at) => session.send_until(now, key, message, at),
+        };
+        if taken { Ok(()) } else { Err(SendError::Overload(to.node)) }
     }
 
     /// One of the ports that have bound `service`, as the sender's port chooses: those that can take a message now first,

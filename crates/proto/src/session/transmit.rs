@@ -144,6 +144,9 @@ impl Session {
     /// is asked more often and would pay for all the registers that this takes.
     #[inline(never)]
     fn fill(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
+        if self.has_expired(cx.now) {
+            self.expire(cx);
+        }
         let link = &mut self.links[index];
         train.clear();
         train.to.clone_from(&link.spec.to);
@@ -555,6 +558,9 @@ impl Session {
                 true => Advance::Full,
             };
         };
+        if let Some(begun) = flow.take_begun() {
+            self.sending.deadlines.remove(key, begun);
+        }
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;

@@ -282,7 +282,7 @@ impl Client {
             Arrival::Message(envelope, offset) => self.release(offset, envelope.len),
             // Its sender will be told that nobody wants it.
             Arrival::Owned(..) | Arrival::Offer { .. } => {}
-            Arrival::Failed(..) | Arrival::Answer(_) | Arrival::Sorted => {}
+            Arrival::Failed(..) | Arrival::Returned(_) | Arrival::Answer(_) | Arrival::Sorted => {}
         }
     }
 
