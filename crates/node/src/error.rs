@@ -44,6 +44,8 @@ pub enum ErrorCode {
     Overload = 37,
     /// Its time was up before anything of it had left.
     Expired = 38,
+    /// The port closed before it was read.
+    ShutDown = 39,
     /// A service range is reserved or makes no sense.
     Range = 40,
     /// The binding does not exist.
@@ -408,6 +410,7 @@ impl From<FailureCode> for ErrorCode {
             FailureCode::NotSent | FailureCode::Invalid => ErrorCode::NotSent,
             FailureCode::Expired => ErrorCode::Expired,
             FailureCode::Overload => ErrorCode::Overload,
+            FailureCode::ShutDown => ErrorCode::ShutDown,
         }
     }
 }

@@ -457,7 +457,7 @@ impl Port {
     }
 
     /// Waits until every message sent so far is in its receiver's hands. An error: one of them failed, or time is
-    /// up. One that came back is no error: it tells by itself.
+    /// up. One that is to come back if it fails was read by then, or came back, which is no error here.
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
         if self.shared.drive.is_forked() {
             return Err(Error::Forked);
@@ -557,10 +557,14 @@ impl Port {
             let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
             match arrival {
                 Arrival::Message(envelope, offset) => {
+                    self.note_taken(&envelope);
                     let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
                     return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
                 }
-                Arrival::Owned(envelope, buffer) => return Ok(Some(Message::owned(self, envelope, buffer))),
+                Arrival::Owned(envelope, buffer) => {
+                    self.note_taken(&envelope);
+                    return Ok(Some(Message::owned(self, envelope, buffer)));
+                }
                 Arrival::Offer { len, offer, from } => {
                     if let Err(error) = self.accept_offer(len, offer) {
                         self.client.borrow_mut().keep_offer(len, offer, from);
@@ -571,6 +575,15 @@ impl Port {
                 Arrival::Returned(returned) => self.returned.borrow_mut().push_back(returned),
                 Arrival::Answer(_) | Arrival::Sorted => {}
             }
+        }
+    }
+
+    /// The program gets a message. If its sender waits to hear of that, it is told now, for the program may be busy with it
+    /// for long; unless more is here, for which it will be back.
+    #[inline]
+    fn note_taken(&self, envelope: &Envelope) {
+        if envelope.notify && !self.client.borrow_mut().has_arrivals() {
+            self.shared.drive.inline();
         }
     }
 

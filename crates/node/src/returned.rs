@@ -37,8 +37,9 @@ impl Port {
     /// until the deadline if it has one.
     ///
     /// With `returns`, `Ok` is all that the call says of it: if it fails, be it at once, it comes back, and is told by nothing
-    /// else. Until it is taken and dropped it holds memory of the port's sending arena, so that who takes nothing back can in
-    /// the end send no more.
+    /// else. It holds memory of the port's sending arena until its receiver's program has taken it from its port, or until it
+    /// came back and was dropped: who takes nothing back can in the end send no more. (A node of an older version does not
+    /// tell what was read: for such a receiver it ends when it has arrived.)
     ///
     /// # Errors
     /// As [`Port::send`]; and what goes to several or on a connection neither comes back nor expires.

@@ -4,8 +4,8 @@ use polyrail::engine::client::{Arrival, Exchange, Returned};
 use polyrail::engine::command::FailureCode;
 use polyrail::engine::{Budget, Client, Engine, Pool};
 use polyrail::{
-    Class, Config, Destination, ErrorCode, Node, NodeId, PortAddress, PortId, Scope, SendError, SendOptions,
-    ServiceAddress, ServiceRange,
+    Class, Config, Destination, Error, ErrorCode, Node, NodeId, PortAddress, PortId, Scope, SendError,
+    SendOptions, ServiceAddress, ServiceRange,
 };
 use polyrail_bearer::{FaultBearer, FaultControl, Faults, MemoryHub};
 use polyrail_proto::id::Incarnation;
@@ -262,6 +262,7 @@ fn a_deadline_says_nothing_of_what_has_begun_to_leave() {
     world.cut(false);
     world.run(200);
     assert_eq!(received(&mut server), [1]);
+    world.run(5);
     // A large message that was announced waits for its receiver's memory.
     client.send_as(to(&server), how(&world), &[2; 900_000]).unwrap();
     client.send_as(to(&server), how(&world), &[3; 100_000]).unwrap();
@@ -348,4 +349,105 @@ fn a_program_takes_back_what_nobody_served_and_goes_on() {
     port.bind(SERVICE, Scope::Node).unwrap();
     port.send_as(SERVICE, b"to myself", &how).unwrap();
     assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"to myself");
+    port.flush(Some(PATIENCE)).expect("it was read");
+
+    let other = node.port().unwrap();
+    port.send_as(other.address(), b"read", &how).unwrap();
+    port.send_as(other.address(), b"unread", &how).unwrap();
+    assert_eq!(other.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"read");
+    assert!(matches!(port.flush(Some(Duration::ZERO)), Err(Error::TimedOut(_))), "one was not");
+    drop(other);
+    let returned = port.wait_returned(Some(PATIENCE)).expect("it comes back");
+    assert_eq!((returned.bytes(), returned.why()), (&b"unread"[..], ErrorCode::ShutDown));
+    port.flush(Some(PATIENCE)).expect("all have ended");
+}
+
+#[test]
+fn what_its_receiver_did_not_read_before_it_closed_comes_back_and_what_it_read_does_not() {
+    let mut world = World::new();
+    let (mut client, mut server) = (world.client(0), world.client(1));
+    for n in 0..20u8 {
+        let len = if n == 13 { 300_000 } else { 1_000 };
+        let how = Manner { returns: n % 3 > 0, ..returning(n as u64) };
+        client.send_as(to(&server), how, &vec![n; len]).unwrap();
+    }
+    world.run(20);
+    assert!(client.unconfirmed() > 0, "what is to come back is kept");
+    for n in 0..8u8 {
+        let Some(Arrival::Message(envelope, offset)) = server.poll() else { panic!("message {n}") };
+        assert_eq!(server.bytes(offset, envelope.len)[0], n);
+        server.release(offset, envelope.len);
+    }
+    // Closed in the same moment: what was read counts all the same.
+    server.close();
+    world.run(20);
+    let back = came_back(&mut client);
+    let tags: Vec<u64> = back.iter().filter_map(|returned| returned.tag).collect();
+    assert_eq!(tags, (8..20).filter(|n| n % 3 > 0).collect::<Vec<_>>());
+    assert!(back.iter().all(|returned| returned.why == FailureCode::ShutDown));
+    assert!(back.iter().all(|r| client.returned_bytes(r).iter().all(|byte| Some(*byte as u64) == r.tag)));
+    back.into_iter().for_each(|returned| client.drop_returned(returned));
+    assert_eq!((client.unconfirmed(), client.sending_bytes()), (0, 0));
+}
+
+#[test]
+fn what_is_under_way_to_a_port_that_closes_comes_back_and_nothing_is_left_open() {
+    let mut world = World::new();
+    let (mut client, mut server) = (world.client(0), world.client(1));
+    for n in 0..40 {
+        client.send_as(to(&server), returning(n), &[1; 3_000]).unwrap();
+        if n == 20 {
+            world.run(10);
+            world.cut(true);
+        }
+    }
+    world.run(2);
+    server.close();
+    world.run(2);
+    world.cut(false);
+    world.run(200);
+    let back = came_back(&mut client);
+    assert_eq!(back.iter().filter_map(|r| r.tag).collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
+    assert!(back[..21].iter().all(|returned| returned.why == FailureCode::ShutDown), "{back:?}");
+    assert!(back.iter().all(|returned| returned.why != FailureCode::Indeterminate), "{back:?}");
+    assert_eq!(client.unconfirmed(), 0);
+}
+
+#[test]
+fn a_sender_that_closes_waits_for_nobody_to_read() {
+    let mut world = World::new();
+    let (mut client, mut server) = (world.client(0), world.client(1));
+    client.send_as(to(&server), returning(1), b"kept").unwrap();
+    world.run(10);
+    let status = |world: &World| world.engines[0].core().sessions().map(|s| s.sizes()[0]).sum::<usize>();
+    assert_eq!((world.engines[0].unconfirmed(), status(&world)), (1, 1));
+    client.close();
+    world.run(10);
+    assert_eq!((world.engines[0].unconfirmed(), status(&world)), (0, 0));
+    assert_eq!(received(&mut server), b"k");
+    world.run(10);
+    assert_eq!(world.engines[0].core().drops().violation, 0);
+}
+
+#[test]
+fn reading_is_told_in_order_whatever_is_put_aside_meanwhile() {
+    let mut world = World::new();
+    let (mut client, mut server) = (world.client(0), world.client(1));
+    for n in 0..300 {
+        client.send_as(to(&server), returning(n), &[n as u8; 64]).unwrap();
+        if n % 50 == 49 {
+            world.run(5);
+            server.sort_fresh();
+        }
+        if n % 7 == 0 && server.has_arrivals() {
+            let Some(Arrival::Message(envelope, offset)) = server.poll() else { panic!() };
+            server.release(offset, envelope.len);
+        }
+    }
+    world.run(20);
+    let unread = received(&mut server).len() as u64;
+    assert!(unread > 0 && client.unconfirmed() == unread, "{unread} of {}", client.unconfirmed());
+    world.run(20);
+    assert_eq!(client.unconfirmed(), 0);
+    assert!(came_back(&mut client).is_empty());
 }

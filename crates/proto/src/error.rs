@@ -84,6 +84,8 @@ pub enum Failure {
     NotSent,
     /// Its time was up before any byte was sent: the message did not arrive.
     Expired,
+    /// The destination port closed before the message was read.
+    ShutDown,
 }
 
 /// Why a port operation was refused.

@@ -43,11 +43,13 @@ pub enum Planted {
     MisdirectedReturn,
     /// A message whose time is up is told to have failed, and sent all the same.
     HastyExpiry,
+    /// A port that closes says of all that arrived that it was read.
+    UnreadForgotten,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 19] = [
+    pub const ALL: [Planted; 20] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -67,5 +69,6 @@ impl Planted {
         Planted::KeptCredit,
         Planted::MisdirectedReturn,
         Planted::HastyExpiry,
+        Planted::UnreadForgotten,
     ];
 }

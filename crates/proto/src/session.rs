@@ -1,6 +1,7 @@
 //! What two node incarnations share: links, flows, transfers, control frames.
 
 pub(crate) mod connection;
+mod consumed;
 mod control;
 mod expiry;
 mod multicast;
@@ -35,7 +36,7 @@ use crate::stats::{Drops, SessionStats};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::transfer::{ReceiveTransfer, SendTransfer};
-use crate::wire::{self, Hello, LinkStatus, Refuse};
+use crate::wire::{self, Hello, LinkStatus, Refuse, Rejected};
 use arrayvec::{ArrayString, ArrayVec};
 use connection::Connections;
 use control::Control;
@@ -106,6 +107,8 @@ struct Receiving {
     credit_of: BTreeMap<PortId, u32>,
     /// Some credit is to be told.
     news: bool,
+    /// Flows of which it is to be told how far they were read.
+    consumed: Vec<FlowKey>,
     transfers: Slab<ReceiveTransfer>,
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
@@ -394,6 +397,7 @@ impl Session {
     pub(crate) fn close_receiver(&mut self, store: &mut dyn Store, port: PortId) {
         let keys: Vec<FlowKey> = self.receiving.by_key.keys().filter(|k| k.to == port).copied().collect();
         for key in keys {
+            self.reject_unread(key, Rejected::PortClosed);
             self.end_receive_flow(store, key);
         }
         self.receiving.fans.close_port(store, port);
@@ -480,9 +484,16 @@ impl Session {
                 #[cfg(not(feature = "planted"))]
                 let early = false;
                 if !early {
-                    cx.store.release(key.from, message.buffer, false);
+                    cx.store.release(key.from, message.buffer, fate == Fate::Read);
                 }
-                let why = if fate == Fate::Unknown { Failure::Indeterminate } else { why };
+                let why = match fate {
+                    Fate::Read => return stats.messages_confirmed += 1,
+                    // What its receiver has not read it never will.
+                    _ if why == Failure::ShutDown && message.returns => why,
+                    Fate::Unknown => Failure::Indeterminate,
+                    _ if why == Failure::ShutDown => Failure::NoPort,
+                    _ => why,
+                };
                 stats.messages_failed += 1;
                 cx.events.push_back(Event::SendFailed { port, buffer: message.buffer, to, why });
             });

@@ -200,6 +200,7 @@ impl Oracle {
                 let justified = match reason {
                     FailReason::Indeterminate | FailReason::NotSent => excused || self.target_gone(target),
                     FailReason::NoPort => excused || self.target_gone(target),
+                    FailReason::ShutDown => self.target_gone(target),
                     // Said at the door: names and nodes are known a little later than they come about.
                     FailReason::NoService | FailReason::NoNode => true,
                     // Whether it was time is another question (I12).
@@ -287,10 +288,14 @@ impl Oracle {
         }
     }
 
-    /// Accepted sends whose fate is open and matters: sender and receiver live.
+    /// Accepted sends whose fate is open and matters: the sender lives, and the receiver does or the message is to come
+    /// back if not.
     pub fn open(&self) -> impl Iterator<Item = u64> + '_ {
-        let open = self.sends.iter().enumerate().filter(|(_, record)| {
-            record.fate == Fate::Pending && !self.gone.contains(&record.from) && !self.target_gone(record.to)
+        let open = self.sends.iter().enumerate().filter(|(id, record)| {
+            // What is to come back has an end even if nobody is there any more.
+            record.fate == Fate::Pending
+                && !self.gone.contains(&record.from)
+                && (self.returns.wants(*id as u64) || !self.target_gone(record.to))
         });
         open.map(|(id, _)| id as u64)
     }

@@ -163,6 +163,7 @@ fn reason(code: FailureCode) -> FailReason {
         FailureCode::Invalid => FailReason::Invalid,
         FailureCode::Expired => FailReason::Expired,
         FailureCode::Overload => FailReason::Overload,
+        FailureCode::ShutDown => FailReason::ShutDown,
     }
 }
 

@@ -70,6 +70,8 @@ pub enum FailReason {
     Expired,
     /// Too much is under way to its destination.
     Overload,
+    /// Its port closed before it was read.
+    ShutDown,
 }
 
 /// Something that a node tells its application.

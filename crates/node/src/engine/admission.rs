@@ -18,8 +18,11 @@ pub const ANSWER_INVERTED: u8 = 2;
 pub const ANSWER_TOO_MANY: u8 = 3;
 pub const ANSWER_NOT_BOUND: u8 = 4;
 
-/// Client words: the client asks for its port to be closed.
+/// Client words: the client asks for its port to be closed. The bits above are the count of messages that it has read of
+/// those whose senders want to be told.
 pub(crate) const CLIENT_CLOSING: u64 = 1;
+/// Where that count begins.
+pub(crate) const CLIENT_READ_AT: u32 = 8;
 
 impl Engine {
     /// Takes what clients handed in and notes what they gave back; how many things that were. Nearly always it is nothing,
@@ -55,11 +58,25 @@ impl Engine {
         }
         let Some(slot) = self.store.slot(index) else { return count };
         slot.pair.sq.commit();
-        if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
+        let closes = slot.is_asked_to_close() && slot.pair.sq.is_empty();
+        count += self.take_read(index);
+        let Some(slot) = self.store.slot(index) else { return count };
+        if closes {
             slot.closing = true;
             count += 1;
             self.node.close_port(now, port, &mut self.store);
             self.closing.push(port);
+        }
+        count
+    }
+
+    /// Tells the core what was read of the messages whose senders want to know. What a client read before it asked to be
+    /// closed is told first.
+    fn take_read(&mut self, index: usize) -> u32 {
+        let mut count = 0;
+        while let Some(receipt) = self.store.slot(index).and_then(|slot| slot.take_read()) {
+            self.node.handle_read(receipt);
+            count += 1;
         }
         count
     }

@@ -3,7 +3,7 @@
 
 pub mod connections;
 
-use super::admission::CLIENT_CLOSING;
+use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::command::{Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
@@ -85,6 +85,8 @@ pub struct Envelope {
     pub class: Class,
     /// Bytes.
     pub len: u64,
+    /// Its sender is told that it was read.
+    pub notify: bool,
 }
 
 /// A message that came back to its sender.
@@ -132,6 +134,10 @@ pub struct Client {
     consumed_bytes: u64,
     consumed_entries: u64,
     untold: (u64, u64),
+    /// Messages handed out whose senders are told so.
+    read: u64,
+    /// The port is to be closed.
+    closing: bool,
     kept: VecDeque<Arrival>,
     lent: Lent,
     connections: Connections,
@@ -187,6 +193,8 @@ impl Client {
             consumed_bytes: 0,
             consumed_entries: 0,
             untold: (0, 0),
+            read: 0,
+            closing: false,
             kept: VecDeque::new(),
             lent: Lent::default(),
             connections: Connections::default(),
@@ -369,10 +377,17 @@ impl Client {
 
     /// The next arrival, kept ones first.
     pub fn poll(&mut self) -> Option<Arrival> {
-        if let Some(kept) = self.kept.pop_front() {
-            return Some(kept);
+        let arrival = match self.kept.pop_front() {
+            Some(kept) => kept,
+            None => self.poll_fresh()?,
+        };
+        if let Arrival::Message(Envelope { notify: true, .. }, _)
+        | Arrival::Owned(Envelope { notify: true, .. }, _) = &arrival
+        {
+            self.read += 1;
+            self.tell_state();
         }
-        self.poll_fresh()
+        Some(arrival)
     }
 
     /// The next arrival that was not seen before.
@@ -390,8 +405,8 @@ impl Client {
             self.tell_consumed();
         }
         match Completion::decode(&entry)? {
-            Completion::Message { from, connection, service, tag, class, body, len } => {
-                let envelope = Envelope { from, connection, service, tag, class, len };
+            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
+                let envelope = Envelope { from, connection, service, tag, class, len, notify };
                 let arrival = match body {
                     Body::Arena(offset) => Arrival::Message(envelope, offset),
                     Body::Exchanged(number) => Arrival::Owned(envelope, self.exchange.take(number)?),
@@ -501,6 +516,12 @@ impl Client {
 
     /// Asks the engine to close the port once it has taken the commands before. What was sent is still delivered.
     pub fn close(&mut self) {
-        self.pair.words.client_state.store(CLIENT_CLOSING);
+        self.closing = true;
+        self.tell_state();
+    }
+
+    fn tell_state(&mut self) {
+        let closing = if self.closing { CLIENT_CLOSING } else { 0 };
+        self.pair.words.client_state.store(self.read << CLIENT_READ_AT | closing);
     }
 }

@@ -105,6 +105,8 @@ pub enum Completion {
         body: Body,
         /// How many.
         len: u64,
+        /// Its sender wants to be told when it was read: the client counts these.
+        notify: bool,
     },
     /// A message wants to come and finds no memory.
     Offer {
@@ -286,6 +288,8 @@ pub enum FailureCode {
     Expired = 8,
     /// There is no room for one more flow towards its destination.
     Overload = 9,
+    /// Its port closed before it was read.
+    ShutDown = 10,
 }
 
 impl From<Failure> for FailureCode {
@@ -295,6 +299,7 @@ impl From<Failure> for FailureCode {
             Failure::TooLarge => FailureCode::TooLarge,
             Failure::NotSent => FailureCode::NotSent,
             Failure::Expired => FailureCode::Expired,
+            Failure::ShutDown => FailureCode::ShutDown,
             _ => FailureCode::Indeterminate,
         }
     }
@@ -333,6 +338,7 @@ const SENT_ALL: u64 = 1 << 24;
 const DEAF: u64 = 1 << 25;
 const SEVERAL: u64 = 1 << 26;
 const RETURNS: u64 = 1 << 27;
+const NOTIFY: u64 = 1 << 28;
 /// Where the reason stands in the head of a returned message.
 const WHY_AT: u32 = 32;
 
@@ -488,12 +494,13 @@ impl Completion {
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Completion::Message { from, connection, service, tag, class, body, len } => {
+            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
                 let (flags, value) = body_parts(body);
                 let tagged = if tag.is_some() { TAGGED } else { 0 };
                 let addressed = if service.is_some() { SERVICE } else { 0 };
                 let s = service.unwrap_or_default();
-                let head = OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed;
+                let head =
+                    OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed | flag(notify, NOTIFY);
                 [
                     head,
                     from.node.0,
@@ -560,6 +567,7 @@ impl Completion {
                     class: Class::from_bits((head >> 8) as u8),
                     body: body_of(head, entry[3]),
                     len: entry[4],
+                    notify: head & NOTIFY != 0,
                 }
             }
             OP_OFFER => Completion::Offer {
@@ -609,7 +617,7 @@ impl Completion {
 
 fn code_of(value: u64) -> FailureCode {
     use FailureCode::*;
-    [NoPort, NoService, NoNode, TooLarge, Indeterminate, NotSent, Expired, Overload]
+    [NoPort, NoService, NoNode, TooLarge, Indeterminate, NotSent, Expired, Overload, ShutDown]
         .into_iter()
         .find(|c| *c as u64 == value)
         .unwrap_or(Invalid)
@@ -651,7 +659,18 @@ mod tests {
             assert_eq!(Command::decode(&send.encode()), Some(send));
         }
         use FailureCode::*;
-        for why in [NoPort, NoService, NoNode, TooLarge, Indeterminate, NotSent, Invalid, Expired, Overload] {
+        for why in [
+            NoPort,
+            NoService,
+            NoNode,
+            TooLarge,
+            Indeterminate,
+            NotSent,
+            Invalid,
+            Expired,
+            Overload,
+            ShutDown,
+        ] {
             for (to, body) in [
                 (Destination::Port(TO), Body::Exchanged(3)),
                 (Destination::Service(SERVICE), Body::Arena(u64::MAX)),
@@ -704,6 +723,7 @@ mod tests {
             class: Class::Normal,
             body: Body::Arena(64),
             len: 0,
+            notify: tag.is_some(),
         };
         let offer =
             |connection| Completion::Offer { from: TO, len: 1 << 33, offer: (1, u32::MAX), connection };

@@ -315,9 +315,14 @@ impl Engine {
         while let Some(event) = self.node.poll_event() {
             count += 1;
             match event {
-                Event::Message { port, from, connection, service, tag, class, buffer, len } => {
+                Event::Message { port, from, connection, service, tag, class, buffer, len, receipt } => {
                     let Some(body) = self.body_for(port, buffer) else { continue };
-                    let message = Completion::Message { from, connection, service, tag, class, body, len };
+                    let notify = receipt.is_some();
+                    if let Some(receipt) = receipt {
+                        self.store.note_unread(port, receipt);
+                    }
+                    let message =
+                        Completion::Message { from, connection, service, tag, class, body, len, notify };
                     self.store.complete(port, message);
                 }
                 Event::Offer { port, from, len, session, transfer, connection } => {

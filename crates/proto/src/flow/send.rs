@@ -1,6 +1,7 @@
 //! Sending side of a flow: messages that are not confirmed yet, what of them must go out, and credit.
 
 mod expiry;
+mod held;
 
 use super::FlowKey;
 use crate::address::{ServiceAddress, ServiceRange};
@@ -23,6 +24,8 @@ pub struct Outgoing {
     pub range: Option<ServiceRange>,
     /// The sender's tag.
     pub tag: Option<u64>,
+    /// It is kept until it was read, for its sender wants it back if it is not.
+    pub returns: bool,
 }
 
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub enum Fate {
     NotSent,
     /// Its receiver refused it, and no copy can have been taken before.
     Refused,
+    /// It was read.
+    Read,
 }
 
 /// Credit of a destination port as its sender knows it (protocol.md §6.2).
@@ -190,6 +195,10 @@ pub struct SendFlow {
     begun: Option<(u64, Instant)>,
     /// Expired messages that still have a place here.
     withdrawn: usize,
+    /// Messages that arrived and were not read yet, with their numbers, oldest first.
+    held: VecDeque<(u64, Outgoing)>,
+    /// All that are kept until they were read were, before this number.
+    consumed: u64,
 }
 
 /// Longest wait after a refusal.
@@ -216,6 +225,8 @@ impl SendFlow {
             dated: BTreeMap::new(),
             begun: None,
             withdrawn: 0,
+            held: VecDeque::new(),
+            consumed: 0,
         }
     }
 
@@ -244,9 +255,9 @@ impl SendFlow {
         self.message(seq).is_some_and(|m| m.repeated)
     }
 
-    /// Messages that are not confirmed.
+    /// Messages that are not confirmed, or are kept until they were read.
     pub fn unconfirmed(&self) -> usize {
-        self.messages.len() - self.withdrawn
+        self.messages.len() - self.withdrawn + self.held.len()
     }
 
     /// Messages of which nothing was sent.
@@ -460,7 +471,12 @@ impl SendFlow {
             if !matches!(front.progress, Progress::Done) || self.base >= self.next {
                 break;
             }
-            freed(front.message);
+            let message = front.message;
+            if message.returns && self.base >= self.consumed {
+                self.held.push_back((self.base, message));
+            } else {
+                freed(message);
+            }
             self.messages.pop_front();
             self.base += 1;
             self.refusals = 0;
@@ -504,6 +520,7 @@ impl SendFlow {
             .map(|low| expand(low, self.base))
             .filter(|s| self.message(*s).is_some_and(|m| !m.repeated));
         let (base, next, cursor) = (self.base, self.next, self.cursor);
+        self.held.drain(..).for_each(|(_, message)| fate(message, Fate::Unknown));
         for (i, entry) in self.messages.drain(..).enumerate() {
             if entry.withdrawn {
                 continue;
@@ -513,7 +530,9 @@ impl SendFlow {
                 tokens.push(token);
             }
             // A confirmed message that is still here waits behind an open one: its receiver has it, its port not.
-            let told = if refused.is_some_and(|r| seq >= r) {
+            let told = if entry.message.returns && seq < self.consumed {
+                Fate::Read
+            } else if refused.is_some_and(|r| seq >= r) {
                 Fate::Refused
             } else if seq < next || (seq == next && cursor > 0) {
                 Fate::Unknown

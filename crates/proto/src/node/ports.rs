@@ -3,6 +3,7 @@
 use super::Node;
 use crate::address::{ServiceAddress, ServiceRange};
 use crate::error::{PortError, SendError};
+use crate::event::Receipt;
 use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId};
@@ -12,6 +13,7 @@ use crate::service::{Lookup, Pick};
 use crate::session::Session;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
+use crate::wire;
 
 /// Where a message is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +94,7 @@ impl Node {
         for slot in &mut self.slots {
             if let Some(session) = &mut slot.session {
                 session.close_receiver(store, port);
+                session.forget_returns(store, port);
             }
         }
         self.close_connections_of(now, port, store);
@@ -144,7 +147,7 @@ impl Node {
             }
             Destination::Service(service) => (self.pick((port, class, tag), service)?, Some(service)),
             Destination::Connection(id) => {
-                let message = Outgoing { buffer, len, service: None, range: None, tag };
+                let message = Outgoing { buffer, len, service: None, range: None, tag, returns: false };
                 return self.send_on(now, port, id, message);
             }
         };
@@ -153,7 +156,9 @@ impl Node {
         }
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
         let key = FlowKey { from: port, to: to.port, class };
-        let message = Outgoing { buffer, len, service, range: None, tag };
+        // A peer that does not say what was read leaves it at what has arrived.
+        let returns = how.returns && session.peer.features & wire::FEATURE_CONSUMED != 0;
+        let message = Outgoing { buffer, len, service, range: None, tag, returns };
         let taken = match how.expires_at {
             None => session.send(now, key, message),
             Some(at) => session.send_until(now, key, message, at),
@@ -222,6 +227,15 @@ impl Node {
                 self.sole = Some(Sole { service, generation, to });
                 to
             }
+        }
+    }
+
+    /// The application has read a message, and all that came to its port before it.
+    pub fn handle_read(&mut self, receipt: Receipt) {
+        let Receipt { session, flow, seq } = receipt;
+        let Some(slot) = self.slot_of(session) else { return };
+        if let Some(session) = &mut self.slots[slot].session {
+            session.handle_read(flow, seq);
         }
     }
 

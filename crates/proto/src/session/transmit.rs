@@ -586,6 +586,7 @@ impl Session {
             seq: seq as u32,
             service: m.service,
             tag: m.tag,
+            notify: m.returns,
         };
         let several = |seq: u64, m: &Outgoing, range, offset| Multicast {
             message: frame(seq, m),

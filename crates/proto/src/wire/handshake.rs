@@ -13,8 +13,10 @@ pub const BEARERS_MAX: usize = 16;
 pub const FEATURE_CONNECTIONS: u64 = 1 << 0;
 /// Feature bit: messages to ranges of services (protocol.md §5.9).
 pub const FEATURE_MULTICAST: u64 = 1 << 1;
+/// Feature bit: how far messages were read (protocol.md §5.10).
+pub const FEATURE_CONSUMED: u64 = 1 << 2;
 /// What this build knows beside wire version 1.
-pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST;
+pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST | FEATURE_CONSUMED;
 
 /// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -42,9 +42,14 @@ impl Returns {
         }
     }
 
+    /// Whether a message is to come back if it is not delivered.
+    pub fn wants(&self, id: u64) -> bool {
+        self.0.get(&id).is_some_and(|asked| asked.wish.returns)
+    }
+
     /// What is wrong with a failure that came without the message, told at `local_ns` by the sender's clock.
     pub fn objection_to_failure(&self, id: u64, reason: FailReason, local_ns: u64) -> Option<String> {
-        if self.0.get(&id).is_some_and(|asked| asked.wish.returns) {
+        if self.wants(id) {
             return Some(format!("message {id} failed ({reason:?}) and did not come back"));
         }
         self.objection_to_reason(id, reason, local_ns)

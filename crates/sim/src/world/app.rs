@@ -194,6 +194,8 @@ impl World {
         let local_ns = state.host.local_ns(self.now_ns);
         let Some(subject) = state.subject.as_mut() else { return false };
         let (returns, lifetime_ns) = self.plan.workload.wish(&mut app.wishes);
+        // What can't be told from others can't be missed.
+        let returns = returns && (tagged || !tiny);
         let expires_at_ns = lifetime_ns.map(|lifetime_ns| local_ns + lifetime_ns);
         let wish = Wish { class, tag, returns, expires_at_ns };
         let answer = subject.send(local_ns, key.port, to, wish, id, &app.content);

@@ -91,7 +91,14 @@ mod tests {
 
     /// Pushes message `n`; its name, if it is one that expires.
     fn push(flow: &mut SendFlow, n: u64, len: u64, expires: bool) -> Option<u64> {
-        flow.push(Outgoing { buffer: BufferId(n), len, service: None, range: None, tag: None });
+        flow.push(Outgoing {
+            buffer: BufferId(n),
+            len,
+            service: None,
+            range: None,
+            tag: None,
+            returns: false,
+        });
         expires.then(|| flow.set_deadline(Instant(100 + n)))
     }
 
