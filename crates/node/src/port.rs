@@ -427,7 +427,7 @@ impl Port {
         while let Some(arrival) = client.poll_fresh() {
             match arrival {
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
-                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(returned),
+                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 other => client.keep(other),
             }
         }
@@ -572,7 +572,7 @@ impl Port {
                     }
                 }
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
-                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(returned),
+                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 Arrival::Answer(_) | Arrival::Sorted => {}
             }
         }

@@ -89,7 +89,7 @@ fn came_back(client: &mut Client) -> Vec<Returned> {
     let mut back = vec![];
     while let Some(arrival) = client.poll() {
         let Arrival::Returned(returned) = arrival else { panic!("{arrival:?}") };
-        back.push(returned);
+        back.push(*returned);
     }
     back
 }

@@ -2,7 +2,7 @@
 
 use crate::address::{MediaAddress, ServiceAddress};
 use crate::error::{ConnectionOver, Failure};
-use crate::flow::{Class, FlowKey};
+use crate::flow::Class;
 use crate::id::{
     BearerId, BufferId, ConnectionId, Incarnation, LinkId, NodeId, PortAddress, PortId, SessionId,
 };
@@ -15,9 +15,9 @@ pub struct Receipt {
     /// The session by which it came.
     pub session: SessionId,
     /// Its flow there.
-    pub(crate) flow: FlowKey,
-    /// Its number there.
-    pub(crate) seq: u64,
+    pub(crate) flow: u32,
+    /// Low half of its number there.
+    pub(crate) seq: u32,
 }
 
 /// News, in the order in which they came about.

@@ -108,7 +108,7 @@ struct Receiving {
     /// Some credit is to be told.
     news: bool,
     /// Flows of which it is to be told how far they were read.
-    consumed: Vec<FlowKey>,
+    consumed: Vec<u32>,
     transfers: Slab<ReceiveTransfer>,
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,

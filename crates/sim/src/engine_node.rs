@@ -263,7 +263,7 @@ impl Subject for EngineNode {
                     let (to, tag) = (sent_to(returned.to), returned.tag);
                     let (class, why) = (returned.class as u8, reason(returned.why));
                     let bytes = seat.client.returned_bytes(&returned).to_vec();
-                    seat.client.drop_returned(returned);
+                    seat.client.drop_returned(*returned);
                     out.push(Happening::Returned { id, reason: why, to, class, tag, bytes });
                 }
                 Some(Arrival::Answer(_) | Arrival::Sorted) => {}

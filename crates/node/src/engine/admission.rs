@@ -59,7 +59,7 @@ impl Engine {
         let Some(slot) = self.store.slot(index) else { return count };
         slot.pair.sq.commit();
         let closes = slot.is_asked_to_close() && slot.pair.sq.is_empty();
-        count += self.take_read(index);
+        count += self.take_read(index, if closes { u32::MAX } else { budget.commands });
         let Some(slot) = self.store.slot(index) else { return count };
         if closes {
             slot.closing = true;
@@ -72,13 +72,14 @@ impl Engine {
 
     /// Tells the core what was read of the messages whose senders want to know. What a client read before it asked to be
     /// closed is told first.
-    fn take_read(&mut self, index: usize) -> u32 {
-        let mut count = 0;
-        while let Some(receipt) = self.store.slot(index).and_then(|slot| slot.take_read()) {
+    fn take_read(&mut self, index: usize, most: u32) -> u32 {
+        for count in 0..most {
+            let Some(receipt) = self.store.slot(index).and_then(|slot| slot.take_read()) else {
+                return count;
+            };
             self.node.handle_read(receipt);
-            count += 1;
         }
-        count
+        most
     }
 
     #[inline(never)]

@@ -65,7 +65,7 @@ pub enum Arrival {
     /// A message of ours failed: the count of messages sent before it, and why.
     Failed(u64, FailureCode),
     /// A message of ours failed and is here again, as was asked: `drop_returned` it.
-    Returned(Returned),
+    Returned(Box<Returned>),
     /// A bind or unbind was done (0) or refused.
     Answer(u8),
 }
@@ -424,7 +424,7 @@ impl Client {
                     Body::Arena(offset) | Body::Spaced(offset) => ReturnedBody::Arena(offset),
                 };
                 let number = self.expand(cookie);
-                Some(Arrival::Returned(Returned { number, why, to, class, tag, len, body }))
+                Some(Arrival::Returned(Box::new(Returned { number, why, to, class, tag, len, body })))
             }
             Completion::Answer(code) => Some(Arrival::Answer(code)),
             news => {

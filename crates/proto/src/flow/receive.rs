@@ -76,6 +76,8 @@ pub struct ReceiveFlow {
     pub owner: PortId,
     /// Index of its port's credit in the session.
     pub credit: u32,
+    /// Its own index in the session.
+    pub(crate) index: u32,
     /// The first number not read, of those whose sender wants to be told; none has wanted it yet.
     pub(crate) consumed: Option<u64>,
     /// The sender is to be told of it.
@@ -87,7 +89,16 @@ pub struct ReceiveFlow {
 impl ReceiveFlow {
     /// A flow of which nothing has arrived.
     pub fn new(key: FlowKey, owner: PortId, credit: u32) -> Self {
-        ReceiveFlow { key, owner, credit, consumed: None, news: false, next: 0, slots: VecDeque::new() }
+        ReceiveFlow {
+            key,
+            owner,
+            credit,
+            index: 0,
+            consumed: None,
+            news: false,
+            next: 0,
+            slots: VecDeque::new(),
+        }
     }
 
     /// The number of the next message to deliver.

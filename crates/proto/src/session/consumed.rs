@@ -2,6 +2,7 @@
 
 use super::{Cx, Notice, Session};
 use crate::error::Failure;
+use crate::flow::send::expand;
 use crate::flow::{Class, FlowKey};
 use crate::id::PortId;
 #[cfg(feature = "planted")]
@@ -13,13 +14,13 @@ impl Session {
     // ----- the receiver's side -------------------------------------------------------------------------------
 
     /// The application has read message `seq` of a flow, and all before it that ask.
-    pub(crate) fn handle_read(&mut self, key: FlowKey, seq: u64) {
-        let flow = self.receiving.by_key.get(&key).and_then(|k| self.receiving.flows.get_mut(*k));
+    pub(crate) fn handle_read(&mut self, index: u32, seq: u32) {
         // Its sender may have closed meanwhile.
-        let Some(flow) = flow else { return };
-        flow.consumed = flow.consumed.max(Some(seq + 1));
+        let Some(flow) = self.receiving.flows.get_mut(index) else { return };
+        let first = flow.consumed.unwrap_or(flow.next());
+        flow.consumed = Some(first.max(expand(seq, first) + 1));
         if !std::mem::replace(&mut flow.news, true) {
-            self.receiving.consumed.push(key);
+            self.receiving.consumed.push(index);
         }
         self.tell_consumed();
     }
@@ -27,11 +28,10 @@ impl Session {
     /// Tells the peer how far its messages were read, as far as there is room: what waits for it is told as one.
     pub(super) fn tell_consumed(&mut self) {
         while self.control.has_room() {
-            let Some(key) = self.receiving.consumed.pop() else { return };
-            let flow = self.receiving.by_key.get(&key).and_then(|k| self.receiving.flows.get_mut(*k));
-            let Some(flow) = flow else { continue };
+            let Some(index) = self.receiving.consumed.pop() else { return };
+            let Some(flow) = self.receiving.flows.get_mut(index) else { continue };
             flow.news = false;
-            let Some(seq) = flow.consumed else { continue };
+            let (key, Some(seq)) = (flow.key, flow.consumed) else { continue };
             self.notify(notice_of(key, seq, None));
         }
     }

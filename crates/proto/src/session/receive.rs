@@ -491,6 +491,9 @@ impl Session {
             }
         };
         let k = self.receiving.flows.insert(ReceiveFlow::new(key, owner, credit)).ok_or_else(full)?;
+        if let Some(flow) = self.receiving.flows.get_mut(k) {
+            flow.index = k;
+        }
         self.receiving.by_key.insert(key, k);
         self.receiving.last = Some((key, k));
         Ok(k)
@@ -778,7 +781,7 @@ fn deliver(
     let receipt = (notify && connection.is_none()).then(|| {
         let seq = flow.next() - 1;
         flow.consumed.get_or_insert(seq);
-        Receipt { session, flow: flow.key, seq }
+        Receipt { session, flow: flow.index, seq: seq as u32 }
     });
     events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len, receipt });
 }
