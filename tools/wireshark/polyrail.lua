@@ -32,7 +32,7 @@ local RMA_KINDS = { [0] = "put", "get", "fetch-and-add", "compare-and-swap" }
 local RMA_STATUS = { [0] = "done", "go on", "no such region", "not allowed", "out of bounds" }
 local MEMBER_STATUS = { [0] = "alive", "suspect", "down" }
 local ACCEPT_REASONS = { [0] = "none", "backlog full", "nobody listens", "not allowed" }
-local REJECT_REASONS = { "port closed", "owner died", "rejected by the owner" }
+local REJECT_REASONS = { [0] = "none of them yet", "port closed", "owner died", "rejected by the owner" }
 local DIGEST_SAYS = { [0] = "state", "anew", "again" }
 local GROUP_KINDS = { [0] = "join", "leave", "credit" }
 local PARAMETERS = { [0] = "padding", "NAME", "BEARER", "COOKIE", [0x80] = "KEYS" }
@@ -153,7 +153,7 @@ field("uint16", "link_set.link", "Link")
 field("uint8", "link_set.status", "Status", base.DEC, LINK_STATUS)
 field("uint32", "link_set.number", "Number of the next packet (low half)")
 field("uint16", "close.reason", "Reason", base.DEC, CLOSE_REASONS)
--- Connections and messages to several, §4.15 to §4.18; reserved layouts, §4.19.
+-- Connections and messages to several, §4.15 to §4.18; what was read, §4.19; reserved layouts, §4.20.
 field("uint32", "posted.channel", "Channel")
 field("uint64", "posted.capacity", "Capacity", base.DEC)
 field("uint32", "posted.generation", "Generation")
@@ -319,6 +319,7 @@ end
 
 local ALLOWED = {
     ["bearer.tx_state"] = at_most(3), ["bearer.rx_state"] = at_most(3), ["refuse.reason"] = between(1, 3),
+    ["reject.reason"] = at_most(3),
     ["link_set.status"] = at_most(3), ["granted"] = at_most_64(MESSAGE_MAX), ["done"] = at_most_64(MESSAGE_MAX),
     ["ack.largest"] = at_most_64(PACKET_MAX), ["probe.last_rx"] = at_most_64(PACKET_MAX),
     ["probe.next_tx"] = at_most_64(MESSAGE_MAX), ["bindings.origin"] = somebody, ["node"] = somebody,
@@ -426,7 +427,7 @@ local function piece(c, flags, len)
     local offset = c.tvb(c.at - 4, 4):le_uint()
     if offset == 0 then
         options(c, flags)
-    elseif flags:bitfield(2, 1) == 1 or flags:bitfield(4, 1) == 1 or flags:bitfield(0, 1) == 1 then
+    elseif flags:bitfield(2, 1) == 1 or flags:bitfield(3, 1) == 1 or flags:bitfield(4, 1) == 1 or flags:bitfield(0, 1) == 1 then
         c:fault("value", c.start + 1)
     end
     if offset + len - (c.at - c.start) > c.tvb(c.start + 16, 4):le_uint() then c:fault("value", c.start + 20) end
@@ -626,7 +627,7 @@ local FRAMES = {
     [0x23] = { "MULTICAST", {
         "from", 4, "seq", 4, "service.kind", 4, "multicast.lower", 4, "multicast.upper", 4, "total", 4, "offset", 4,
     }, { "class", "has_tag" }, multicast },
-    [0x24] = { "REJECT", {
+    [0x24] = { "CONSUMED", {
         "control", 4, "from", 4, "to", 4, "seq", 4, "reject.reason", 2, "rsv", 2,
     }, { "class" } },
     [0x25] = { "GROUP", {

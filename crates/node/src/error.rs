@@ -40,6 +40,12 @@ pub enum ErrorCode {
     NotSent = 35,
     /// No memory left within the limits set.
     Memory = 36,
+    /// As much is under way to its destination as there may be.
+    Overload = 37,
+    /// Its time was up before anything of it had left.
+    Expired = 38,
+    /// The port closed before it was read.
+    ShutDown = 39,
     /// A service range is reserved or makes no sense.
     Range = 40,
     /// The binding does not exist.
@@ -52,7 +58,7 @@ pub enum ErrorCode {
     Refused = 50,
     /// A connection is over.
     Disconnected = 51,
-    /// The other side does not know of it.
+    /// The other side does not know of it, or it is not for such a destination.
     Unsupported = 52,
 }
 
@@ -122,6 +128,9 @@ pub enum SendError {
     /// The connection is over, or the other side receives no more.
     #[error("connection: {0}")]
     Disconnected(Disconnect),
+    /// Only what goes to one port or service comes back or expires.
+    #[error("{0:?}: what goes to several or on a connection neither comes back nor expires")]
+    Unsupported(Destination),
     /// The port or node is closed.
     #[error("closed")]
     Closed,
@@ -416,6 +425,9 @@ impl From<FailureCode> for ErrorCode {
             FailureCode::TooLarge => ErrorCode::TooLarge,
             FailureCode::Indeterminate => ErrorCode::Indeterminate,
             FailureCode::NotSent | FailureCode::Invalid => ErrorCode::NotSent,
+            FailureCode::Expired => ErrorCode::Expired,
+            FailureCode::Overload => ErrorCode::Overload,
+            FailureCode::ShutDown => ErrorCode::ShutDown,
         }
     }
 }
@@ -443,6 +455,7 @@ impl SendError {
             SendError::Blocked => ErrorCode::WouldBlock,
             SendError::Earlier { why, .. } => *why,
             SendError::Disconnected(why) => why.code(),
+            SendError::Unsupported(_) => ErrorCode::Unsupported,
             SendError::Closed => ErrorCode::Closed,
             SendError::Forked => ErrorCode::Forked,
         }

@@ -5,7 +5,7 @@ use crate::config::Wait;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
 use crate::engine::client::gathering::{GATHERED_BYTES_MAX, Gathered};
-use crate::engine::client::{Arrival, Envelope};
+use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
 use crate::message::Message;
 use crate::node::Shared;
@@ -15,7 +15,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
 use polyrail_shm::Buffer;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -32,12 +32,17 @@ use std::time::Duration;
 pub struct Port {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: RefCell<Client>,
-    // Points at the same mapping as `client`; message bytes are borrowed from here so that verbs can go on.
+    // These point at the same mapping as `client`; message bytes are borrowed from here so that verbs can go on.
     pub(crate) rx: polyrail_shm::Region,
+    pub(crate) tx: polyrail_shm::Region,
     address: PortAddress,
     wait: Cell<Wait>,
     failures: RefCell<VecDeque<(u64, ErrorCode)>>,
     returns: RefCell<Vec<(Envelope, Option<u64>)>>,
+    /// Messages that came back and were not taken.
+    pub(crate) returned: RefCell<VecDeque<Returned>>,
+    /// Those that were taken and dropped in the middle of a verb.
+    dropped: RefCell<Vec<Returned>>,
     pace: RefCell<Pace>,
     known: Cell<Option<(ServiceAddress, u64)>>,
     readiness: OnceCell<Readiness>,
@@ -117,11 +122,14 @@ impl Port {
         Port {
             address: client.address(),
             rx: client.pair.rx.memory().clone(),
+            tx: client.pair.tx.memory().clone(),
             client: RefCell::new(client),
             shared,
             wait: Cell::new(wait),
             failures: RefCell::default(),
             returns: RefCell::default(),
+            returned: RefCell::default(),
+            dropped: RefCell::default(),
             pace: RefCell::default(),
             known: Cell::new(None),
             readiness: OnceCell::new(),
@@ -323,54 +331,67 @@ impl Port {
         bytes: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
+        self.submit_bytes(to, (class, tag).into(), bytes, deadline(timeout)).map(drop)
+    }
+
+    /// Hands a copy of `bytes` in, waiting until then for memory; the message's number.
+    pub(crate) fn submit_bytes(
+        &self,
+        to: Destination,
+        how: Manner,
+        bytes: &[u8],
+        until_ns: Option<u64>,
+    ) -> Result<u64, SendError> {
         if bytes.len() > ARENA_SLICE_MAX {
             let mut buffer = self.alloc(bytes.len())?;
             buffer.copy_from_slice(bytes);
-            return self.send_buffer_with(to, class, tag, buffer, timeout);
+            return self.submit_buffer(to, how, buffer, until_ns);
         }
         self.check_send(to)?;
-        let mut number = self.client.borrow_mut().send(to, class, tag, bytes).ok();
+        let mut number = self.client.borrow_mut().send_as(to, how, bytes).ok();
         if number.is_none() {
-            self.wait_until(deadline(timeout), |port| {
-                number = port.client.borrow_mut().send(to, class, tag, bytes).ok();
+            self.wait_until(until_ns, |port| {
+                number = port.client.borrow_mut().send_as(to, how, bytes).ok();
                 number.is_some()
             });
         }
         let number = number.ok_or(SendError::Blocked)?;
-        self.sent(to, number, bytes.len())
+        self.sent(to, number, bytes.len())?;
+        Ok(number)
     }
 
     /// Sends a buffer of [`Port::alloc`]. What is copied on the way is the node's choice: nothing, if the buffer is larger
     /// than a quarter of the sending arena.
     pub fn send_buffer(&self, to: impl Into<Destination>, buffer: Buffer) -> Result<(), SendError> {
-        self.send_buffer_with(to.into(), Class::Normal, None, buffer, None)
+        self.submit_buffer(to.into(), (Class::Normal, None).into(), buffer, None).map(drop)
     }
 
-    fn send_buffer_with(
+    /// The same for a buffer.
+    pub(crate) fn submit_buffer(
         &self,
         to: Destination,
-        class: Class,
-        tag: Option<u64>,
+        how: Manner,
         buffer: Buffer,
-        timeout: Option<Duration>,
-    ) -> Result<(), SendError> {
+        until_ns: Option<u64>,
+    ) -> Result<u64, SendError> {
         self.check_send(to)?;
         let len = buffer.len();
         let mut slot = Some(buffer);
         let mut number = None;
         let mut attempt = |port: &Port| {
             let Some(buffer) = slot.take() else { return true };
-            match port.client.borrow_mut().send_buffer(to, class, tag, buffer) {
+            match port.client.borrow_mut().send_buffer_as(to, how, buffer) {
                 Ok(n) => number = Some(n),
                 Err(back) => slot = Some(back),
             }
             number.is_some()
         };
         if !attempt(self) {
-            self.wait_until(deadline(timeout), attempt);
+            self.wait_until(until_ns, attempt);
         }
         let number = number.ok_or(SendError::Blocked)?;
-        self.sent(to, number, len)
+        self.sent(to, number, len)?;
+        Ok(number)
     }
 
     /// Memory to write a message into, for `send_buffer`; waits while the pool's limit is in use by messages under
@@ -431,17 +452,23 @@ impl Port {
     }
 
     /// Puts failures aside from what has arrived.
-    fn sort_arrivals(&self) {
+    pub(crate) fn sort_arrivals(&self) {
         let mut client = self.client.borrow_mut();
         while let Some(arrival) = client.poll_fresh() {
             match arrival {
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
+                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 other => client.keep(other),
             }
         }
     }
 
     fn own_failure(&self, to: Destination, number: u64) -> Result<(), SendError> {
+        if self.returned.borrow().iter().any(|returned| returned.number == number) {
+            // Its sender gets it back instead.
+            self.known.set(None);
+            return Ok(());
+        }
         let mut failures = self.failures.borrow_mut();
         let Some(at) = failures.iter().position(|f| f.0 == number) else { return Ok(()) };
         let Some((_, why)) = failures.remove(at) else { return Ok(()) };
@@ -460,7 +487,7 @@ impl Port {
     }
 
     /// Waits until every message sent so far is in its receiver's hands. An error: one of them failed, or time is
-    /// up.
+    /// up. One that is to come back if it fails was read by then, or came back, which is no error here.
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
         if self.shared.drive.is_forked() {
             return Err(Error::Forked);
@@ -560,10 +587,14 @@ impl Port {
             let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
             match arrival {
                 Arrival::Message(envelope, offset) => {
+                    self.note_taken(&envelope);
                     let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
                     return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
                 }
-                Arrival::Owned(envelope, buffer) => return Ok(Some(Message::owned(self, envelope, buffer))),
+                Arrival::Owned(envelope, buffer) => {
+                    self.note_taken(&envelope);
+                    return Ok(Some(Message::owned(self, envelope, buffer)));
+                }
                 Arrival::Offer { len, offer, from } => {
                     if let Err(error) = self.accept_offer(len, offer) {
                         self.client.borrow_mut().keep_offer(len, offer, from);
@@ -571,9 +602,19 @@ impl Port {
                     }
                 }
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
+                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
                 Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Sorted => {}
             }
+        }
+    }
+
+    /// The program gets a message. If its sender waits to hear of that, it is told now, for the program may be busy with it
+    /// for long; unless more is here, for which it will be back.
+    #[inline]
+    fn note_taken(&self, envelope: &Envelope) {
+        if envelope.notify && !self.client.borrow_mut().has_arrivals() {
+            self.shared.drive.inline();
         }
     }
 
@@ -602,11 +643,22 @@ impl Port {
         }
     }
 
+    /// The same for a message that came back.
+    pub(crate) fn drop_returned(&self, returned: Returned) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.drop_returned(returned),
+            Err(_) => self.dropped.borrow_mut().push(returned),
+        }
+    }
+
     pub(crate) fn take_returns(&self) {
-        if self.returns.borrow().is_empty() {
+        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() {
             return;
         }
         let mut client = self.client.borrow_mut();
+        for returned in self.dropped.borrow_mut().drain(..) {
+            client.drop_returned(returned);
+        }
         for (envelope, offset) in self.returns.borrow_mut().drain(..) {
             client.give_back(&envelope, offset);
         }

@@ -26,6 +26,12 @@ pub enum SendError {
     /// The node does not know of messages to several.
     #[error("node {0}: of a version that takes no messages to several")]
     Unsupported(NodeId),
+    /// As many flows lead to that node as there may be.
+    #[error("node {0}: too many flows lead there")]
+    Overload(NodeId),
+    /// Its time was up before it was handed in.
+    #[error("its time is up")]
+    Expired,
 }
 
 /// Why a connection could not even be asked for.
@@ -76,6 +82,10 @@ pub enum Failure {
     Indeterminate,
     /// The peer was lost or the port closed before any byte was sent: the message did not arrive.
     NotSent,
+    /// Its time was up before any byte was sent: the message did not arrive.
+    Expired,
+    /// The destination port closed before the message was read.
+    ShutDown,
 }
 
 /// Why a port operation was refused.

@@ -9,6 +9,17 @@ use crate::id::{
 use crate::link::state::{LinkEvent, LinkState};
 use arrayvec::ArrayString;
 
+/// Names a message that was delivered and whose sender wants to know whether it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Receipt {
+    /// The session by which it came.
+    pub session: SessionId,
+    /// Its flow there.
+    pub(crate) flow: u32,
+    /// Low half of its number there.
+    pub(crate) seq: u32,
+}
+
 /// News, in the order in which they came about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -31,6 +42,8 @@ pub enum Event {
         buffer: BufferId,
         /// How many.
         len: u64,
+        /// Its sender wants to be told when it was read: hand this to [`crate::Node::handle_read`] then.
+        receipt: Option<Receipt>,
     },
     /// A large message is next for a port and finds no memory: the port may accept it into memory of its own.
     Offer {

@@ -29,7 +29,7 @@ pub mod transfer;
 pub mod wire;
 
 pub use config::Config;
-pub use event::Event;
+pub use event::{Event, Receipt};
 pub use node::{BearerInfo, Destination, Node};
 pub use store::Store;
 pub use train::{Piece, Train};

@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use barrier::Barrier;
 pub use discovery::BearerInfo;
-pub use ports::Destination;
+pub use ports::{Destination, Manner};
 
 use discovery::Discovery;
 use handshake::Attempt;

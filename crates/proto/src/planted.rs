@@ -49,11 +49,17 @@ pub enum Planted {
     RepeatedMulticast,
     /// A message to several is not delivered to one of its ports.
     PartialMulticast,
+    /// What failed is told to another port than the one that sent it.
+    MisdirectedReturn,
+    /// A message whose time is up is told to have failed, and sent all the same.
+    HastyExpiry,
+    /// A port that closes says of all that arrived that it was read.
+    UnreadForgotten,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 22] = [
+    pub const ALL: [Planted; 25] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -76,5 +82,8 @@ impl Planted {
         Planted::KeptExclusive,
         Planted::RepeatedMulticast,
         Planted::PartialMulticast,
+        Planted::MisdirectedReturn,
+        Planted::HastyExpiry,
+        Planted::UnreadForgotten,
     ];
 }

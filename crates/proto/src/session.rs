@@ -1,7 +1,9 @@
 //! What two node incarnations share: links, flows, transfers, control frames.
 
 pub(crate) mod connection;
+mod consumed;
 mod control;
+mod expiry;
 mod multicast;
 mod outcome;
 mod picture;
@@ -35,10 +37,11 @@ use crate::stats::{Drops, SessionStats};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::transfer::{ReceiveTransfer, SendTransfer};
-use crate::wire::{self, Binding, Hello, LinkStatus, Refuse};
+use crate::wire::{self, Binding, Hello, LinkStatus, Refuse, Rejected};
 use arrayvec::{ArrayString, ArrayVec};
 use connection::Connections;
 use control::Control;
+use expiry::Deadlines;
 use multicast::Fans;
 use quiet::Quiet;
 use schedule::Schedule;
@@ -92,6 +95,7 @@ struct Sending {
     credit_of: BTreeMap<PortId, u32>,
     transfers: Slab<SendTransfer>,
     refused: Vec<u32>,
+    deadlines: Deadlines,
 }
 
 /// Receiving half.
@@ -104,6 +108,8 @@ struct Receiving {
     credit_of: BTreeMap<PortId, u32>,
     /// Credit that is to be told, each once.
     untold: VecDeque<u32>,
+    /// Flows of which it is to be told how far they were read.
+    consumed: Vec<u32>,
     transfers: Slab<ReceiveTransfer>,
     waiting: VecDeque<u32>,
     cts: VecDeque<u32>,
@@ -360,14 +366,20 @@ impl Session {
 
     /// Queues a message of a local port.
     pub(crate) fn send(&mut self, now: Instant, key: FlowKey, message: Outgoing) -> bool {
-        let Some(flow_key) = self.send_flow(key) else { return false };
-        let Some(flow) = self.sending.flows.get_mut(flow_key) else { return false };
+        self.queue(now, key, message).is_some()
+    }
+
+    /// The same; the key of its flow, unless there are too many.
+    #[inline]
+    fn queue(&mut self, now: Instant, key: FlowKey, message: Outgoing) -> Option<u32> {
+        let flow_key = self.send_flow(key)?;
+        let flow = self.sending.flows.get_mut(flow_key)?;
         flow.push(message);
         self.last_app_at = now;
         self.stats.messages_sent += 1;
         self.schedule.enqueue_flow(flow_key, flow);
         self.quiet.stir();
-        true
+        Some(flow_key)
     }
 
     fn send_flow(&mut self, key: FlowKey) -> Option<u32> {
@@ -428,6 +440,7 @@ impl Session {
     pub(crate) fn close_receiver(&mut self, store: &mut dyn Store, port: PortId) {
         let keys: Vec<FlowKey> = self.receiving.by_key.keys().filter(|k| k.to == port).copied().collect();
         for key in keys {
+            self.reject_unread(key, Rejected::PortClosed);
             self.end_receive_flow(store, key);
         }
         self.receiving.fans.close_port(store, port);
@@ -495,20 +508,37 @@ impl Session {
 
     /// The same for one flow.
     fn fail_flow(&mut self, cx: &mut Cx<'_>, key: FlowKey, why: Failure, refused: Option<u32>) {
-        if let Some(mut flow) = self.sending.by_key.remove(&key).and_then(|k| self.sending.flows.remove(k)) {
+        let Some(flow_key) = self.sending.by_key.remove(&key) else { return };
+        if let Some(mut flow) = self.sending.flows.remove(flow_key) {
+            self.sending.deadlines.forget(flow_key, &flow);
             let to = PortAddress { node: self.peer.node, port: key.to };
             let stats = &mut self.stats;
+            let port = key.from;
+            #[cfg(feature = "planted")]
+            let port = match self.planted {
+                Some(crate::planted::Planted::MisdirectedReturn) => {
+                    cx.ports.keys().copied().find(|other| *other != port).unwrap_or(port)
+                }
+                _ => port,
+            };
             let tokens = flow.end(refused, |message, fate| {
                 #[cfg(feature = "planted")]
                 let early = self.early.remove(&(key.from, message.buffer));
                 #[cfg(not(feature = "planted"))]
                 let early = false;
                 if !early {
-                    cx.store.release(key.from, message.buffer, false);
+                    cx.store.release(key.from, message.buffer, fate == Fate::Read);
                 }
-                let why = if fate == Fate::Unknown { Failure::Indeterminate } else { why };
+                let why = match fate {
+                    Fate::Read => return stats.messages_confirmed += 1,
+                    // What its receiver has not read it never will.
+                    _ if why == Failure::ShutDown && message.returns => why,
+                    Fate::Unknown => Failure::Indeterminate,
+                    _ if why == Failure::ShutDown => Failure::NoPort,
+                    _ => why,
+                };
                 stats.messages_failed += 1;
-                cx.events.push_back(Event::SendFailed { port: key.from, buffer: message.buffer, to, why });
+                cx.events.push_back(Event::SendFailed { port, buffer: message.buffer, to, why });
             });
             for token in tokens {
                 self.sending.transfers.remove(token);
@@ -628,7 +658,7 @@ impl Session {
     fn compute_deadline(&self, now: Instant, config: &Config) -> Instant {
         let (busy, carried) = (self.is_busy(now), self.is_up());
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
-        at = at.min(self.doubt_ends_at());
+        at = at.min(self.doubt_ends_at()).min(self.sending.deadlines.next_at());
         for link in &self.links {
             at = at.min(link.deadline(config, busy, carried));
         }
@@ -648,6 +678,7 @@ impl Session {
             self.links[index].check_probe(cx.now, cx.config, busy);
         }
         self.retry_refused(cx.now);
+        self.expire(cx);
     }
 
     fn retry_refused(&mut self, now: Instant) {

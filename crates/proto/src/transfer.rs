@@ -208,7 +208,14 @@ mod tests {
     use super::*;
 
     fn sending() -> SendTransfer {
-        let message = Outgoing { buffer: BufferId(1), len: 1000, service: None, range: None, tag: None };
+        let message = Outgoing {
+            buffer: BufferId(1),
+            len: 1000,
+            service: None,
+            range: None,
+            tag: None,
+            returns: false,
+        };
         SendTransfer::new(0, 0, message)
     }
 
@@ -242,8 +249,15 @@ mod tests {
 
     #[test]
     fn bytes_already_placed_are_not_written_again() {
-        let message =
-            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
+        let message = wire::Message {
+            class: 2,
+            from: PortId(1),
+            to: PortId(2),
+            seq: 0,
+            service: None,
+            tag: None,
+            notify: false,
+        };
         let mut transfer =
             ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 100 });
         assert_eq!(transfer.place(0, 10, |_, _, _, _| panic!("no memory yet")), Placed::No);
@@ -259,8 +273,15 @@ mod tests {
 
     #[test]
     fn a_piece_that_would_make_one_hole_too_many_is_not_placed() {
-        let message =
-            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
+        let message = wire::Message {
+            class: 2,
+            from: PortId(1),
+            to: PortId(2),
+            seq: 0,
+            service: None,
+            tag: None,
+            notify: false,
+        };
         let mut transfer =
             ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 1 << 20 });
         transfer.accept(BufferId(5));
@@ -284,8 +305,15 @@ mod tests {
 
     #[test]
     fn a_piece_goes_on_only_where_the_last_one_ended_and_the_end_is_left_to_others() {
-        let message =
-            wire::Message { class: 2, from: PortId(1), to: PortId(2), seq: 0, service: None, tag: None };
+        let message = wire::Message {
+            class: 2,
+            from: PortId(1),
+            to: PortId(2),
+            seq: 0,
+            service: None,
+            tag: None,
+            notify: false,
+        };
         let mut transfer =
             ReceiveTransfer::new(1, PortId(2), 0, &wire::Rts { message, token: 1, total: 1_000 });
         assert_eq!(transfer.go_on(0, 100), None, "there is no memory");

@@ -34,7 +34,7 @@ fn next_number(world: &World) -> u64 {
 }
 
 fn message(from: u32, to: PortId, seq: u32) -> Message {
-    Message { class: 2, from: PortId(from), to, seq, service: None, tag: None }
+    Message { class: 2, from: PortId(from), to, seq, service: None, tag: None, notify: false }
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn only_flips_in_payloads_go_unnoticed() {
         payloads.extend(at + head..at + head + len);
         at += frame.emitted_bytes();
     }
-    assert_eq!(payloads.len(), 2 + 3 + 8 + 3 + 2 + 8);
+    assert_eq!(payloads.len(), 2 + 3 + 8 + 3 + 2 + 8 + 5 + 4);
     assert_eq!(unnoticed(&packet), payloads);
 }
 

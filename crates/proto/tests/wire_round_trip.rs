@@ -21,9 +21,11 @@ fn node() -> impl Strategy<Value = NodeId> {
 }
 
 prop_compose! {
-    fn message()(class in 0..=3u8, from: u32, to: u32, seq: u32, service: Option<(u32, u32)>, tag: Option<u64>) -> Message {
+    fn message()(
+        class in 0..=3u8, from: u32, to: u32, seq: u32, service: Option<(u32, u32)>, tag: Option<u64>, notify: bool,
+    ) -> Message {
         let service = service.map(|(kind, instance)| ServiceAddress::new(kind, instance));
-        Message { class, from: PortId(from), to: PortId(to), seq, service, tag }
+        Message { class, from: PortId(from), to: PortId(to), seq, service, tag, notify }
     }
 }
 
@@ -31,7 +33,7 @@ fn fragment() -> impl Strategy<Value = Frame<'static>> {
     let offset = prop_oneof![Just(0), 0..=u32::MAX - 2_000];
     (message(), offset, payload(1_500), 0..500u32).prop_map(|(message, offset, payload, beyond)| {
         let total = offset + payload.len() as u32 + beyond;
-        let later = Message { service: None, tag: None, ..message };
+        let later = Message { service: None, tag: None, notify: false, ..message };
         let message = if offset == 0 { message } else { later };
         Frame::Fragment(Fragment { message, total, offset }, payload)
     })
@@ -148,6 +150,15 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn consumed()(
+        control: u32, from: u32, to: u32, seq: u32, class in 0..=3u8,
+        rest in select(vec![None, Some(Rejected::PortClosed), Some(Rejected::OwnerDied), Some(Rejected::ByOwner)]),
+    ) -> Consumed {
+        Consumed { control, from: PortId(from), to: PortId(to), class, seq, rest }
+    }
+}
+
+prop_compose! {
     fn multicast()(
         from: u32, seq: u32, class in 0..=3u8, tag: Option<u64>, range: (u32, u32, u32),
         offset in prop_oneof![Just(0), 0..=u32::MAX - 2_000], payload in payload(1_500), beyond in 0..500u32,
@@ -155,7 +166,7 @@ prop_compose! {
         let total = offset + payload.len() as u32 + beyond;
         let (kind, a, b) = range;
         let (from, to, tag) = (PortId(from), PortId::MULTICAST, tag.filter(|_| offset == 0));
-        let message = Message { class, from, to, seq, service: None, tag };
+        let message = Message { class, from, to, seq, service: None, tag, notify: false };
         let range = ServiceRange::new(kind, a.min(b), a.max(b));
         Frame::Multicast(Multicast { message, range, total, offset }, payload)
     }
@@ -201,6 +212,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         accept().prop_map(Frame::Accept),
         shutdown().prop_map(Frame::Shutdown),
         name_digest().prop_map(Frame::NameDigest),
+        consumed().prop_map(Frame::Consumed),
         multicast(),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),

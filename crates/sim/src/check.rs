@@ -13,10 +13,12 @@
 //! | I9 | no packet number is used twice |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
 //! | I12 | a message to several is with each of them once, in the order of its sender |
+//! | I17 | what was to come back comes back whole, to its sender, and nothing expires before its time |
 //! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
 
 pub mod casts;
 pub mod connections;
+pub mod returns;
 
 use crate::content;
 use crate::subject::FailReason;
@@ -113,6 +115,8 @@ pub struct Oracle {
     pub connections: connections::Ledger,
     /// Messages to several.
     pub casts: casts::Ledger,
+    /// What was asked to come back, or might expire.
+    pub returns: returns::Returns,
     pending: u64,
     delivered: u64,
     failed: u64,
@@ -200,9 +204,12 @@ impl Oracle {
                 let justified = match reason {
                     FailReason::Indeterminate | FailReason::NotSent => excused || self.target_gone(target),
                     FailReason::NoPort => excused || self.target_gone(target),
+                    FailReason::ShutDown => self.target_gone(target),
                     // Said at the door: names and nodes are known a little later than they come about.
                     FailReason::NoService | FailReason::NoNode => true,
-                    FailReason::TooLarge | FailReason::Invalid => false,
+                    // Whether it was time is another question (I17).
+                    FailReason::Expired => true,
+                    FailReason::TooLarge | FailReason::Overload | FailReason::Invalid => false,
                 };
                 if !justified {
                     let what = format!("message {id} failed ({reason:?}) without cause{}", self.about(id));
@@ -286,10 +293,14 @@ impl Oracle {
         }
     }
 
-    /// Accepted sends whose fate is open and matters: sender and receiver live.
+    /// Accepted sends whose fate is open and matters: the sender lives, and the receiver does or the message is to come
+    /// back if not.
     pub fn open(&self) -> impl Iterator<Item = u64> + '_ {
-        let open = self.sends.iter().enumerate().filter(|(_, record)| {
-            record.fate == Fate::Pending && !self.gone.contains(&record.from) && !self.target_gone(record.to)
+        let open = self.sends.iter().enumerate().filter(|(id, record)| {
+            // What is to come back has an end even if nobody is there any more.
+            record.fate == Fate::Pending
+                && !self.gone.contains(&record.from)
+                && (self.returns.wants(*id as u64) || !self.target_gone(record.to))
         });
         open.map(|(id, _)| id as u64)
     }

@@ -20,7 +20,9 @@ impl Coverage {
     /// Adds what the network saw.
     pub fn add_record(&mut self, record: &Record) {
         // Bearer state (5) and transfer abort (0x0a) are formats that no node sends (yet): nothing to cover.
-        for kind in [1, 2, 3, 4, 6, 7, 8, 9, 0x10, 0x11, 0x14, 0x18, 0x19, 0x1c, 0x20, 0x21, 0x22, 0x80] {
+        let kinds =
+            [1, 2, 3, 4, 6, 7, 8, 9, 0x10, 0x11, 0x14, 0x18, 0x19, 0x1c, 0x20, 0x21, 0x22, 0x24, 0x80];
+        for kind in kinds {
             self.add("frame", peek::frame_name(kind), record.frames.get(&kind).copied().unwrap_or(0));
         }
         for (kind, count) in &record.frames {

@@ -6,7 +6,7 @@ mod connector;
 use crate::plan::Plan;
 use crate::subject::{
     Connector, Counters, Directory, FailReason, Happening, Held, KnownBinding, KnownPeer, Memory, SendAnswer,
-    Subject, To, Turned,
+    Subject, To, Turned, Wish,
 };
 use crate::subscriber::Subscriber;
 use crate::world::{Factory, NodeSpec};
@@ -18,7 +18,8 @@ use polyrail::{Class, Destination, NodeEvent};
 use polyrail_bearer::MemoryHub;
 use polyrail_proto::address::{Scope, ServiceRange};
 use polyrail_proto::id::{Incarnation, NodeId, SessionId};
-use polyrail_proto::time::Duration;
+use polyrail_proto::node::Manner;
+use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::{Config, Node, limits};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -149,6 +150,15 @@ fn destination(to: To) -> Destination {
     }
 }
 
+/// Where a message that came back was to go; `None` if it could not have come back from there.
+fn sent_to(to: Destination) -> Option<To> {
+    match to {
+        Destination::Port(address) => Some(To::Port(address)),
+        Destination::Service(address) => Some(To::Service(address)),
+        _ => None,
+    }
+}
+
 /// A message as the world sees it.
 fn received(port: u32, envelope: &Envelope, bytes: Vec<u8>) -> Happening {
     Happening::Received { port, from: envelope.from, tag: envelope.tag, bytes }
@@ -163,6 +173,9 @@ fn reason(code: FailureCode) -> FailReason {
         FailureCode::Indeterminate => FailReason::Indeterminate,
         FailureCode::NotSent => FailReason::NotSent,
         FailureCode::Invalid => FailReason::Invalid,
+        FailureCode::Expired => FailReason::Expired,
+        FailureCode::Overload => FailReason::Overload,
+        FailureCode::ShutDown => FailReason::ShutDown,
     }
 }
 
@@ -218,19 +231,13 @@ impl Subject for EngineNode {
         self.subscriber.read(now_ns, &mut self.engine);
     }
 
-    fn send(
-        &mut self,
-        _now_ns: u64,
-        port: u32,
-        to: To,
-        class: u8,
-        tag: Option<u64>,
-        id: u64,
-        bytes: &[u8],
-    ) -> SendAnswer {
+    fn send(&mut self, _now_ns: u64, port: u32, to: To, wish: Wish, id: u64, bytes: &[u8]) -> SendAnswer {
         let to = destination(to);
+        let Wish { class, tag, returns, expires_at_ns } = wish;
+        let expires_at = expires_at_ns.map(Instant);
+        let how = Manner { class: Class::from_bits(class), tag, returns, expires_at };
         let Some(seat) = self.seats.get_mut(&port) else { return SendAnswer::Refused };
-        match seat.client.send(to, Class::from_bits(class), tag, bytes) {
+        match seat.client.send_as(to, how, bytes) {
             Ok(number) => {
                 debug_assert_eq!(number, seat.ids.len() as u64);
                 seat.ids.push(id);
@@ -269,6 +276,14 @@ impl Subject for EngineNode {
                 },
                 Some(Arrival::Taken(_)) => out.push(Happening::Taken),
                 Some(Arrival::Unbound(range, _)) => out.push(Happening::Unbound(range)),
+                Some(Arrival::Returned(returned)) => {
+                    let id = seat.ids.get(returned.number as usize).copied().unwrap_or(u64::MAX);
+                    let (to, tag) = (sent_to(returned.to), returned.tag);
+                    let (class, why) = (returned.class as u8, reason(returned.why));
+                    let bytes = seat.client.returned_bytes(&returned).to_vec();
+                    seat.client.drop_returned(*returned);
+                    out.push(Happening::Returned { id, reason: why, to, class, tag, bytes });
+                }
                 Some(Arrival::Answer(_) | Arrival::Sorted) => {}
             }
         }

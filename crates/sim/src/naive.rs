@@ -3,7 +3,7 @@
 
 use crate::bearer::{SimBearer, address};
 use crate::plan::Plan;
-use crate::subject::{Counters, Happening, SendAnswer, Subject, To, Turned};
+use crate::subject::{Counters, Happening, SendAnswer, Subject, To, Turned, Wish};
 use crate::world::{Factory, NodeSpec, node_id};
 use polyrail_bearer::{Bearer, RxBatch, Transmit};
 use polyrail_proto::address::ServiceRange;
@@ -200,16 +200,8 @@ impl Subject for Naive {
 
     fn unbind(&mut self, _now_ns: u64, _port: u32, _range: ServiceRange, _cluster: bool) {}
 
-    fn send(
-        &mut self,
-        _now_ns: u64,
-        port: u32,
-        to: To,
-        _class: u8,
-        tag: Option<u64>,
-        _id: u64,
-        bytes: &[u8],
-    ) -> SendAnswer {
+    fn send(&mut self, _now_ns: u64, port: u32, to: To, wish: Wish, _id: u64, bytes: &[u8]) -> SendAnswer {
+        let tag = wish.tag;
         let To::Port(to) = to else { return SendAnswer::Refused };
         let Some(peer) = self.id_of.iter().position(|id| *id == to.node.0) else {
             return SendAnswer::Refused;

@@ -27,6 +27,19 @@ pub enum To {
     All(ServiceRange),
 }
 
+/// How a message is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// Its class.
+    pub class: u8,
+    /// A tag that travels with it.
+    pub tag: Option<u64>,
+    /// It is to come back if it fails.
+    pub returns: bool,
+    /// It is to be given up if nothing of it has left by then, in the node's own time.
+    pub expires_at_ns: Option<u64>,
+}
+
 /// What became of a call to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendAnswer {
@@ -55,6 +68,12 @@ pub enum FailReason {
     Indeterminate,
     /// It did not leave.
     NotSent,
+    /// Its time was up before anything of it left.
+    Expired,
+    /// Too much is under way to its destination.
+    Overload,
+    /// Its port closed before it was read.
+    ShutDown,
 }
 
 /// Something that a node tells its application.
@@ -82,6 +101,21 @@ pub enum Happening {
     Taken,
     /// An exclusive binding was taken back.
     Unbound(ServiceRange),
+    /// An accepted message failed and came back.
+    Returned {
+        /// The number that the application gave it.
+        id: u64,
+        /// Why.
+        reason: FailReason,
+        /// Where it was to go, as far as the node says.
+        to: Option<To>,
+        /// Its class.
+        class: u8,
+        /// Its tag.
+        tag: Option<u64>,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
     /// A peer was declared lost (by its node id).
     NodeDown(u64),
     /// A peer was met.
@@ -208,18 +242,8 @@ pub trait Subject {
     fn unbind(&mut self, now_ns: u64, port: u32, range: ServiceRange, cluster: bool);
     /// Tells every peer that it leaves; some turns will follow.
     fn leave(&mut self, _now_ns: u64) {}
-    /// Sends `bytes` from `port`. `id` comes back in [`Happening::Failed`].
-    #[expect(clippy::too_many_arguments, reason = "one call with all that an application can say")]
-    fn send(
-        &mut self,
-        now_ns: u64,
-        port: u32,
-        to: To,
-        class: u8,
-        tag: Option<u64>,
-        id: u64,
-        bytes: &[u8],
-    ) -> SendAnswer;
+    /// Sends `bytes` from `port`. `id` comes back in [`Happening::Failed`] and [`Happening::Returned`].
+    fn send(&mut self, now_ns: u64, port: u32, to: To, wish: Wish, id: u64, bytes: &[u8]) -> SendAnswer;
     /// What happened at `port` since the last call, at most `most` things; messages are consumed by it.
     fn poll(&mut self, now_ns: u64, port: u32, most: usize, out: &mut Vec<Happening>);
     /// The verbs for connections of `port`; `None` if it is closed, or the node has none.

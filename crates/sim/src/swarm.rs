@@ -208,6 +208,8 @@ fn draw_workload(prng: &mut Prng, nodes: usize, heal_ns: TimeNs) -> WorkloadOpti
         large_ppm: some(prng, 4_000),
         large_bytes_max: prng.log_uniform(128 << 10, 1 << 20),
         tagged_ppm: *prng.pick(&[0, 300_000, 1_000_000]),
+        return_ppm: 200_000,
+        expire_ppm: 100_000,
         service_ppm: some(prng, 200_000),
         local_ppm: some(prng, 50_000),
         churn_ppm: some(prng, 5_000),

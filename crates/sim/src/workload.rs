@@ -29,6 +29,10 @@ pub struct WorkloadOptions {
     pub large_bytes_max: u64,
     /// Share of messages with a tag.
     pub tagged_ppm: u32,
+    /// Share of messages that are to come back if they fail.
+    pub return_ppm: u32,
+    /// Share of messages that are given up if nothing of them has left within 100 us to 100 ms.
+    pub expire_ppm: u32,
     /// Share of messages addressed to a service.
     pub service_ppm: u32,
     /// Share of messages to a port of the own node.
@@ -64,6 +68,8 @@ impl Default for WorkloadOptions {
             large_ppm: 2_000,
             large_bytes_max: 256 << 10,
             tagged_ppm: 300_000,
+            return_ppm: 200_000,
+            expire_ppm: 0,
             service_ppm: 0,
             local_ppm: 0,
             churn_ppm: 0,
@@ -150,6 +156,12 @@ impl WorkloadOptions {
             _ => prng.log_uniform(1, self.bytes_max),
         };
         bytes as usize
+    }
+
+    /// Whether the next message is to come back if it fails, and how long it may wait before anything of it leaves.
+    pub fn wish(&self, prng: &mut Prng) -> (bool, Option<TimeNs>) {
+        let returns = prng.chance_ppm(self.return_ppm);
+        (returns, prng.chance_ppm(self.expire_ppm).then(|| prng.log_uniform(100 * US, 100 * MS)))
     }
 
     /// Class of the next message: urgent, normal or bulk.

@@ -378,7 +378,9 @@ impl World {
                 self.coverage.add("link", format!("{from} -> {to}"), 1);
                 self.note(|| format!("node {node}: a link goes {from} -> {to}"));
             }
-            Happening::Received { .. } | Happening::Failed { .. } => unreachable!("these belong to a port"),
+            Happening::Received { .. } | Happening::Failed { .. } | Happening::Returned { .. } => {
+                unreachable!("these belong to a port")
+            }
             Happening::Taken | Happening::Unbound(_) => unreachable!("these belong to a port"),
         }
     }

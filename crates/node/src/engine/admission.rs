@@ -1,12 +1,12 @@
 //! The door: a client's command is decoded, bounded and checked here before the core hears of it.
 
 use super::command::{Body, Command, Completion, FailureCode};
-use super::store::{COOKIE_MASK, Place};
+use super::store::{Asked, COOKIE_MASK, Place};
 use super::{Budget, Engine};
 use polyrail_proto::error::{ConnectError, SendError};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BufferId, ConnectionId, PortAddress, PortId, SessionId};
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::BindError;
 use polyrail_proto::time::Instant;
 use polyrail_shm::arena::BLOCK_BYTES;
@@ -19,8 +19,11 @@ pub const ANSWER_INVERTED: u8 = 2;
 pub const ANSWER_TOO_MANY: u8 = 3;
 pub const ANSWER_NOT_BOUND: u8 = 4;
 
-/// Client words: the client asks for its port to be closed.
+/// Client words: the client asks for its port to be closed. The bits above are the count of messages that it has read of
+/// those whose senders want to be told.
 pub(crate) const CLIENT_CLOSING: u64 = 1;
+/// Where that count begins.
+pub(crate) const CLIENT_READ_AT: u32 = 8;
 
 impl Engine {
     /// Takes what clients handed in and notes what they gave back; how many things that were. Nearly always it is nothing,
@@ -62,7 +65,10 @@ impl Engine {
         }
         let Some(slot) = self.store.slot(index) else { return count };
         slot.pair.sq.commit();
-        if slot.pair.words.client_state.load() == CLIENT_CLOSING && slot.pair.sq.is_empty() {
+        let closes = slot.is_asked_to_close() && slot.pair.sq.is_empty();
+        count += self.take_read(index, if closes { u32::MAX } else { budget.commands });
+        let Some(slot) = self.store.slot(index) else { return count };
+        if closes {
             if let Some(open) = slot.pair.open.look() {
                 count += self.take_open(index, now, open);
             }
@@ -84,13 +90,25 @@ impl Engine {
         }
         let (port, Some((entry, open_len))) = (slot.port, slot.pair.open.take(open)) else { return 0 };
         match Command::decode(&entry) {
-            Some(Command::Send { to, class, tag, body, cookie, .. }) => {
+            Some(Command::Send { to, how, body, cookie, .. }) => {
                 let len = open_len as u64;
-                self.command(now, index, port, Command::Send { to, class, tag, body, len, cookie });
+                self.command(now, index, port, Command::Send { to, how, body, len, cookie });
             }
             _ => self.fail(port, 0, FailureCode::Invalid),
         }
         1
+    }
+
+    /// Tells the core what was read of the messages whose senders want to know. What a client read before it asked to be
+    /// closed is told first.
+    fn take_read(&mut self, index: usize, most: u32) -> u32 {
+        for count in 0..most {
+            let Some(receipt) = self.store.slot(index).and_then(|slot| slot.take_read()) else {
+                return count;
+            };
+            self.node.handle_read(receipt);
+        }
+        most
     }
 
     #[inline(never)]
@@ -104,22 +122,10 @@ impl Engine {
 
     fn command(&mut self, now: Instant, index: usize, port: PortId, command: Command) {
         match command {
-            Command::Send { to, class, tag, body, len, cookie } => {
-                let buffer = match self.admit_body(index, body, len, cookie) {
-                    Some(buffer) => buffer,
-                    None => return self.fail(port, cookie, FailureCode::Invalid),
-                };
-                if let Err(error) =
-                    self.node.send(now, port, to, (class, tag), (buffer, len), &mut self.store)
-                {
-                    use polyrail_proto::Store;
-                    self.store.release(port, buffer, false);
-                    // Of a connection that is over its port is told once, and not by each message.
-                    if error != SendError::NotConnected {
-                        self.fail(port, cookie, code_of(error));
-                    }
-                }
-            }
+            Command::Send { to, how, body, len, cookie } => match self.admit_body(index, body, len, cookie) {
+                Some(buffer) => self.send(now, port, to, how, (buffer, len)),
+                None => self.fail(port, cookie, FailureCode::Invalid),
+            },
             Command::Bind(range, scope, weight) => {
                 let bound = self.node.bind_weighted(port, range, scope, weight);
                 self.store.complete(port, answer_to(bound));
@@ -154,6 +160,27 @@ impl Engine {
                     use polyrail_proto::Store;
                     self.store.discard(held);
                 }
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant, port: PortId, to: Destination, how: Manner, body: (BufferId, u64)) {
+        use polyrail_proto::Store;
+        let (buffer, len) = body;
+        let Manner { class, tag, returns, expires_at } = how;
+        let alone = matches!(to, Destination::Port(_) | Destination::Service(_));
+        if !alone && (returns || expires_at.is_some()) {
+            self.store.release(port, buffer, false);
+            return self.store.give_up(port, buffer, FailureCode::Invalid);
+        }
+        if returns {
+            self.store.ask_back(buffer, Asked { to, class, tag, len });
+        }
+        if let Err(error) = self.node.send(now, port, to, how, body, &mut self.store) {
+            self.store.release(port, buffer, false);
+            // Of a connection that is over its port is told once, and not by each message.
+            if error != SendError::NotConnected {
+                self.store.give_up(port, buffer, code_of(error));
             }
         }
     }
@@ -249,6 +276,8 @@ fn code_of(error: SendError) -> FailureCode {
         SendError::NoNode(_) => FailureCode::NoNode,
         SendError::TooLarge(_) => FailureCode::TooLarge,
         SendError::Unsupported(_) => FailureCode::NoNode,
+        SendError::Expired => FailureCode::Expired,
+        SendError::Overload(_) => FailureCode::Overload,
         _ => FailureCode::NotSent,
     }
 }

@@ -4,7 +4,7 @@
 pub mod connections;
 pub mod gathering;
 
-use super::admission::CLIENT_CLOSING;
+use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::command::{Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
@@ -14,7 +14,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{Buffer, Client as Pair};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -66,6 +66,8 @@ pub enum Arrival {
     Sorted,
     /// A message of ours failed: the count of messages sent before it, and why.
     Failed(u64, FailureCode),
+    /// A message of ours failed and is here again, as was asked: `drop_returned` it.
+    Returned(Box<Returned>),
     /// A bind or unbind was done (0) or refused.
     Answer(u8),
     /// A bind was refused: a binding of that node is in the way.
@@ -89,6 +91,36 @@ pub struct Envelope {
     pub class: Class,
     /// Bytes.
     pub len: u64,
+    /// Its sender is told that it was read.
+    pub notify: bool,
+}
+
+/// A message that came back to its sender.
+#[derive(Debug)]
+pub struct Returned {
+    /// The count of messages sent before it.
+    pub number: u64,
+    /// Why.
+    pub why: FailureCode,
+    /// Where it was to go.
+    pub to: Destination,
+    /// Its class.
+    pub class: Class,
+    /// Its tag.
+    pub tag: Option<u64>,
+    /// Bytes.
+    pub len: u64,
+    /// Where they are.
+    pub body: ReturnedBody,
+}
+
+/// Where the bytes of a returned message are.
+#[derive(Debug)]
+pub enum ReturnedBody {
+    /// In the sending arena, at this offset.
+    Arena(u64),
+    /// In the buffer that was handed over.
+    Owned(Buffer),
 }
 
 /// Nothing could be taken now: drive the engine and try again.
@@ -108,6 +140,10 @@ pub struct Client {
     consumed_bytes: u64,
     consumed_entries: u64,
     untold: (u64, u64),
+    /// Messages handed out whose senders are told so.
+    read: u64,
+    /// The port is to be closed.
+    closing: bool,
     kept: VecDeque<Arrival>,
     lent: Lent,
     connections: Connections,
@@ -164,6 +200,8 @@ impl Client {
             consumed_bytes: 0,
             consumed_entries: 0,
             untold: (0, 0),
+            read: 0,
+            closing: false,
             kept: VecDeque::new(),
             lent: Lent::default(),
             connections: Connections::default(),
@@ -205,17 +243,27 @@ impl Client {
         tag: Option<u64>,
         bytes: &[u8],
     ) -> Result<u64, Blocked> {
+        self.send_as(to, (class, tag).into(), bytes)
+    }
+
+    /// The same in any manner.
+    pub fn send_as(&mut self, to: Destination, how: Manner, bytes: &[u8]) -> Result<u64, Blocked> {
         let len = bytes.len() as u64;
         if !self.is_ready(to, len) {
             return Err(Blocked);
         }
-        if let Some(spacing) = self.spacing.filter(|_| len > EAGER_BYTES_MAX) {
+        if let Some(spacing) = self.spacing_of(how, len) {
             let offset = self.lay_out(spacing, bytes).ok_or(Blocked)?;
-            return self.submit(to, class, tag, Body::Spaced(offset), len);
+            return self.submit(to, how, Body::Spaced(offset), len);
         }
         let offset = self.alloc(len).ok_or(Blocked)?;
         self.pair.tx.memory().write_at(offset, bytes).ok_or(Blocked)?;
-        self.submit(to, class, tag, Body::Arena(offset), len)
+        self.submit(to, how, Body::Arena(offset), len)
+    }
+
+    /// How a message is laid out, if it is. What may come back stays in one piece, and is never lent to the kernel.
+    fn spacing_of(&self, how: Manner, len: u64) -> Option<Spacing> {
+        self.spacing.filter(|_| len > EAGER_BYTES_MAX && !how.returns)
     }
 
     /// Whether a message may be handed in now.
@@ -262,40 +310,37 @@ impl Client {
         tag: Option<u64>,
         buffer: Buffer,
     ) -> Result<u64, Buffer> {
+        self.send_buffer_as(to, (class, tag).into(), buffer)
+    }
+
+    /// The same in any manner.
+    pub fn send_buffer_as(&mut self, to: Destination, how: Manner, buffer: Buffer) -> Result<u64, Buffer> {
         let len = buffer.len() as u64;
         if !self.is_ready(to, len) {
             return Err(buffer);
         }
-        if let Some(spacing) = self.spacing
-            && len > EAGER_BYTES_MAX
+        if let Some(spacing) = self.spacing_of(how, len)
             && len <= self.arena_message_max()
         {
             // One copy of ours saves the kernel's, which costs more for being cut in pieces.
             let Some(offset) = self.lay_out(spacing, &buffer) else { return Err(buffer) };
-            return self.submit(to, class, tag, Body::Spaced(offset), len).map_err(|_| buffer);
+            return self.submit(to, how, Body::Spaced(offset), len).map_err(|_| buffer);
         }
         self.lent.settle(self.pair.words.completed.load());
         if self.lent.bytes >= self.pair.tx.capacity() && self.lent.buffers.len() >= LENT_ALWAYS {
             return Err(buffer);
         }
         let number = self.exchange.put(buffer);
-        let sent = self.submit(to, class, tag, Body::Exchanged(number), len);
+        let sent = self.submit(to, how, Body::Exchanged(number), len);
         let sent = sent.map_err(|_| self.exchange.take(number).expect("nobody else knows the number"))?;
         self.lent.buffers.push_back((sent, len));
         self.lent.bytes += len;
         Ok(sent)
     }
 
-    fn submit(
-        &mut self,
-        to: Destination,
-        class: Class,
-        tag: Option<u64>,
-        body: Body,
-        len: u64,
-    ) -> Result<u64, Blocked> {
+    fn submit(&mut self, to: Destination, how: Manner, body: Body, len: u64) -> Result<u64, Blocked> {
         let cookie = self.sent;
-        let command = Command::Send { to, class, tag, body, len, cookie };
+        let command = Command::Send { to, how, body, len, cookie };
         self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
         self.note_sent(to, len);
         self.sent += 1;
@@ -355,10 +400,17 @@ impl Client {
 
     /// The next arrival, kept ones first.
     pub fn poll(&mut self) -> Option<Arrival> {
-        if let Some(kept) = self.kept.pop_front() {
-            return Some(kept);
+        let arrival = match self.kept.pop_front() {
+            Some(kept) => kept,
+            None => self.poll_fresh()?,
+        };
+        if let Arrival::Message(Envelope { notify: true, .. }, _)
+        | Arrival::Owned(Envelope { notify: true, .. }, _) = &arrival
+        {
+            self.read += 1;
+            self.tell_state();
         }
-        self.poll_fresh()
+        Some(arrival)
     }
 
     /// The next arrival that was not seen before.
@@ -376,8 +428,8 @@ impl Client {
             self.tell_consumed();
         }
         match Completion::decode(&entry)? {
-            Completion::Message { from, connection, service, tag, class, body, len } => {
-                let envelope = Envelope { from, connection, service, tag, class, len };
+            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
+                let envelope = Envelope { from, connection, service, tag, class, len, notify };
                 let arrival = match body {
                     Body::Arena(offset) => Arrival::Message(envelope, offset),
                     Body::Exchanged(number) => Arrival::Owned(envelope, self.exchange.take(number)?),
@@ -389,6 +441,14 @@ impl Client {
                 Some(self.sorted(connection, Arrival::Offer { from, len, offer }))
             }
             Completion::Failed { cookie, why } => Some(Arrival::Failed(self.expand(cookie), why)),
+            Completion::Returned { cookie, why, to, class, tag, body, len } => {
+                let body = match body {
+                    Body::Exchanged(number) => ReturnedBody::Owned(self.exchange.take(number)?),
+                    Body::Arena(offset) | Body::Spaced(offset) => ReturnedBody::Arena(offset),
+                };
+                let number = self.expand(cookie);
+                Some(Arrival::Returned(Box::new(Returned { number, why, to, class, tag, len, body })))
+            }
             Completion::Answer(code) => Some(Arrival::Answer(code)),
             Completion::Taken(by) => Some(Arrival::Taken(by)),
             Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
@@ -432,6 +492,25 @@ impl Client {
         self.pair.rx.memory().bytes(offset, len as usize).unwrap_or(&[])
     }
 
+    /// Bytes of a message that came back.
+    pub fn returned_bytes<'a>(&'a self, returned: &'a Returned) -> &'a [u8] {
+        match &returned.body {
+            ReturnedBody::Arena(offset) => {
+                self.pair.tx.memory().bytes(*offset, returned.len as usize).unwrap_or(&[])
+            }
+            ReturnedBody::Owned(buffer) => buffer.get(..returned.len as usize).unwrap_or(&[]),
+        }
+    }
+
+    /// Nobody needs a message any more that came back: its memory may hold another.
+    pub fn drop_returned(&mut self, returned: Returned) {
+        if let ReturnedBody::Arena(offset) = returned.body {
+            // The engine has left it to us.
+            self.pair.tx.release_own(offset);
+            self.full = None;
+        }
+    }
+
     /// A message was read: its memory is free, and the connection by which it came may carry more.
     pub fn give_back(&mut self, envelope: &Envelope, offset: Option<u64>) {
         if let Some(offset) = offset {
@@ -462,6 +541,12 @@ impl Client {
 
     /// Asks the engine to close the port once it has taken the commands before. What was sent is still delivered.
     pub fn close(&mut self) {
-        self.pair.words.client_state.store(CLIENT_CLOSING);
+        self.closing = true;
+        self.tell_state();
+    }
+
+    fn tell_state(&mut self) {
+        let closing = if self.closing { CLIENT_CLOSING } else { 0 };
+        self.pair.words.client_state.store(self.read << CLIENT_READ_AT | closing);
     }
 }

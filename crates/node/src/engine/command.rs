@@ -4,7 +4,8 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId, SessionId};
-use polyrail_proto::node::Destination;
+use polyrail_proto::node::{Destination, Manner};
+use polyrail_proto::time::Instant;
 use polyrail_proto::wire::RefusedConnect;
 use polyrail_shm::Entry;
 
@@ -26,10 +27,8 @@ pub enum Command {
     Send {
         /// Where to.
         to: Destination,
-        /// Class.
-        class: Class,
-        /// Tag.
-        tag: Option<u64>,
+        /// In which manner.
+        how: Manner,
         /// Its bytes.
         body: Body,
         /// How many.
@@ -108,6 +107,8 @@ pub enum Completion {
         body: Body,
         /// How many.
         len: u64,
+        /// Its sender wants to be told when it was read: the client counts these.
+        notify: bool,
     },
     /// A message wants to come and finds no memory.
     Offer {
@@ -126,6 +127,23 @@ pub enum Completion {
         cookie: u64,
         /// Why.
         why: FailureCode,
+    },
+    /// A message was not delivered, or may not have been, and is the client's again as it wished.
+    Returned {
+        /// Its cookie.
+        cookie: u64,
+        /// Why.
+        why: FailureCode,
+        /// Where it was to go.
+        to: Destination,
+        /// Class.
+        class: Class,
+        /// Tag.
+        tag: Option<u64>,
+        /// Its bytes: in the sending arena, or in the exchange.
+        body: Body,
+        /// How many.
+        len: u64,
     },
     /// What became of a bind or unbind: 0, or why not.
     Answer(u8),
@@ -277,6 +295,12 @@ pub enum FailureCode {
     NotSent = 6,
     /// The command made no sense.
     Invalid = 7,
+    /// Its time was up before anything of it had left.
+    Expired = 8,
+    /// There is no room for one more flow towards its destination.
+    Overload = 9,
+    /// Its port closed before it was read.
+    ShutDown = 10,
 }
 
 impl From<Failure> for FailureCode {
@@ -285,6 +309,8 @@ impl From<Failure> for FailureCode {
             Failure::NoPort => FailureCode::NoPort,
             Failure::TooLarge => FailureCode::TooLarge,
             Failure::NotSent => FailureCode::NotSent,
+            Failure::Expired => FailureCode::Expired,
+            Failure::ShutDown => FailureCode::ShutDown,
             _ => FailureCode::Indeterminate,
         }
     }
@@ -312,6 +338,7 @@ const OP_ENDED: u64 = 24;
 const OP_CREDIT: u64 = 25;
 const OP_TAKEN: u64 = 26;
 const OP_UNBOUND: u64 = 27;
+const OP_RETURNED: u64 = 28;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -324,6 +351,10 @@ const LAST: u64 = 1 << 23;
 const SENT_ALL: u64 = 1 << 24;
 const DEAF: u64 = 1 << 25;
 const SEVERAL: u64 = 1 << 26;
+const RETURNS: u64 = 1 << 27;
+const NOTIFY: u64 = 1 << 28;
+/// Where the reason stands in the head of a returned message.
+const WHY_AT: u32 = 32;
 
 fn flag(set: bool, flag: u64) -> u64 {
     if set { flag } else { 0 }
@@ -387,12 +418,15 @@ impl Command {
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Command::Send { to, class, tag, body, len, cookie } => {
+            Command::Send { to, how, body, len, cookie } => {
+                let Manner { class, tag, returns, expires_at } = how;
                 let (flags, value) = body_parts(body);
                 let tagged = if tag.is_some() { TAGGED } else { 0 };
                 let (way, node, word) = to_parts(to);
-                let head = OP_SEND | (class as u64) << 8 | flags | tagged | way;
-                [head, node, word, value, len, tag.unwrap_or(0), cookie, 0]
+                let head = OP_SEND | (class as u64) << 8 | flags | tagged | way | flag(returns, RETURNS);
+                // The beginning of time has passed, so that no deadline is lost by it.
+                let until = expires_at.map_or(0, |at| at.0.max(1));
+                [head, node, word, value, len, tag.unwrap_or(0), cookie, until]
             }
             Command::Connect { to, class, stream, first, last, cookie } => {
                 let (body, len) = first.unwrap_or((Body::Arena(0), 0));
@@ -435,8 +469,12 @@ impl Command {
         Some(match head & 0xff {
             OP_SEND => Command::Send {
                 to: to_of(head, entry[1], entry[2]),
-                class: Class::from_bits((head >> 8) as u8),
-                tag: (head & TAGGED != 0).then_some(entry[5]),
+                how: Manner {
+                    class: Class::from_bits((head >> 8) as u8),
+                    tag: (head & TAGGED != 0).then_some(entry[5]),
+                    returns: head & RETURNS != 0,
+                    expires_at: (entry[7] != 0).then_some(Instant(entry[7])),
+                },
                 body: body_of(head, entry[3]),
                 len: entry[4],
                 cookie: entry[6],
@@ -472,12 +510,13 @@ impl Completion {
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Completion::Message { from, connection, service, tag, class, body, len } => {
+            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
                 let (flags, value) = body_parts(body);
                 let tagged = if tag.is_some() { TAGGED } else { 0 };
                 let addressed = if service.is_some() { SERVICE } else { 0 };
                 let s = service.unwrap_or_default();
-                let head = OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed;
+                let head =
+                    OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed | flag(notify, NOTIFY);
                 [
                     head,
                     from.node.0,
@@ -516,6 +555,13 @@ impl Completion {
             }
             Completion::Ended { id, how } => [OP_ENDED, how as u64, 0, 0, 0, 0, 0, word_of(Some(id))],
             Completion::Failed { cookie, why } => [OP_FAILED, cookie, why as u64, 0, 0, 0, 0, 0],
+            Completion::Returned { cookie, why, to, class, tag, body, len } => {
+                let (flags, value) = body_parts(body);
+                let (way, node, word) = to_parts(to);
+                let told = flags | way | flag(tag.is_some(), TAGGED) | (why as u64) << WHY_AT;
+                let head = OP_RETURNED | (class as u64) << 8 | told;
+                [head, node, word, value, len, tag.unwrap_or(0), cookie, 0]
+            }
             Completion::Answer(code) => [OP_ANSWER, code as u64, 0, 0, 0, 0, 0, 0],
             Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
             Completion::Unbound { range, by } => {
@@ -541,6 +587,7 @@ impl Completion {
                     class: Class::from_bits((head >> 8) as u8),
                     body: body_of(head, entry[3]),
                     len: entry[4],
+                    notify: head & NOTIFY != 0,
                 }
             }
             OP_OFFER => Completion::Offer {
@@ -573,6 +620,15 @@ impl Completion {
             OP_CREDIT => Completion::Credit { id: connection_of(entry[7])?, credit },
             OP_ENDED => Completion::Ended { id: connection_of(entry[7])?, how: ended_of(entry[1]) },
             OP_FAILED => Completion::Failed { cookie: entry[1], why: code_of(entry[2]) },
+            OP_RETURNED => Completion::Returned {
+                cookie: entry[6],
+                why: code_of(head >> WHY_AT),
+                to: to_of(head, entry[1], entry[2]),
+                class: Class::from_bits((head >> 8) as u8),
+                tag: (head & TAGGED != 0).then_some(entry[5]),
+                body: body_of(head, entry[3]),
+                len: entry[4],
+            },
             OP_ANSWER => Completion::Answer(entry[1] as u8),
             OP_TAKEN => Completion::Taken(NodeId(entry[1])),
             OP_UNBOUND => {
@@ -587,7 +643,7 @@ impl Completion {
 
 fn code_of(value: u64) -> FailureCode {
     use FailureCode::*;
-    [NoPort, NoService, NoNode, TooLarge, Indeterminate, NotSent]
+    [NoPort, NoService, NoNode, TooLarge, Indeterminate, NotSent, Expired, Overload, ShutDown]
         .into_iter()
         .find(|c| *c as u64 == value)
         .unwrap_or(Invalid)
@@ -617,7 +673,39 @@ mod tests {
         ConnectionId { session: SessionId(0x1_0002), end: PortId::accepting_end(3).far_end() };
 
     fn send(to: Destination, body: Body, tag: Option<u64>) -> Command {
-        Command::Send { to, class: Class::Bulk, tag, body, len: 1 << 30, cookie: 4 }
+        Command::Send { to, how: (Class::Bulk, tag).into(), body, len: 1 << 30, cookie: 4 }
+    }
+
+    #[test]
+    fn what_is_to_come_back_and_what_expires_survive_their_entries() {
+        let how = Manner { returns: true, ..(Class::Urgent, Some(0)).into() };
+        for how in [how, Manner { expires_at: Some(Instant(7)), ..how }, Manner { returns: false, ..how }] {
+            let to = Destination::Port(TO);
+            let send = Command::Send { to, how, body: Body::Arena(64), len: 1, cookie: 9 };
+            assert_eq!(Command::decode(&send.encode()), Some(send));
+        }
+        use FailureCode::*;
+        for why in [
+            NoPort,
+            NoService,
+            NoNode,
+            TooLarge,
+            Indeterminate,
+            NotSent,
+            Invalid,
+            Expired,
+            Overload,
+            ShutDown,
+        ] {
+            for (to, body) in [
+                (Destination::Port(TO), Body::Exchanged(3)),
+                (Destination::Service(SERVICE), Body::Arena(u64::MAX)),
+            ] {
+                let (class, tag) = (Class::Bulk, Some(u64::MAX));
+                let back = Completion::Returned { cookie: 5, why, to, class, tag, body, len: 1 << 40 };
+                assert_eq!(Completion::decode(&back.encode()), Some(back));
+            }
+        }
     }
 
     #[test]
@@ -662,6 +750,7 @@ mod tests {
             class: Class::Normal,
             body: Body::Arena(64),
             len: 0,
+            notify: tag.is_some(),
         };
         let offer =
             |connection| Completion::Offer { from: TO, len: 1 << 33, offer: (1, u32::MAX), connection };

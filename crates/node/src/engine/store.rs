@@ -1,12 +1,16 @@
 //! Where bytes live: each client's arenas, and buffers that changed hands.
 
-use super::admission::CLIENT_CLOSING;
+mod returns;
+
+pub(super) use returns::Asked;
+
+use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::client::{Client, Exchange};
 use super::command::Completion;
 use super::spaced::{Loans, Spacing};
 use polyrail_proto::id::{BufferId, NodeId, PortId};
 use polyrail_proto::transfer::PIECE_HEAD_BYTES;
-use polyrail_proto::{Piece, Store, Train};
+use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::segment::PAGE_BYTES;
 use polyrail_shm::{Backing, Buffer, Engine as Pair, QueuePair, Sizes};
@@ -48,6 +52,14 @@ impl Place {
         })
     }
 
+    /// The low bits of the cookie of a message that a client sends.
+    pub(super) fn cookie(self) -> u64 {
+        match self {
+            Place::Tx(_, _, cookie) | Place::Spaced(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
+            Place::Rx(..) => 0,
+        }
+    }
+
     pub(super) fn of(id: BufferId) -> Place {
         let client = (id.0 >> 48 & 0x3fff) as usize;
         let (place, cookie) = (id.0 >> 24 & 0xff_ffff, (id.0 & COOKIE_MASK) as u32);
@@ -74,6 +86,10 @@ pub(super) struct Slot {
     overflow: VecDeque<Completion>,
     completed: u64,
     consumed_seen: (u64, u64),
+    /// Messages that the client has not read and whose senders want to be told, oldest first.
+    unread: VecDeque<Receipt>,
+    /// So many of these it has read.
+    read_seen: u64,
     knows_names: bool,
     dirty: bool,
     /// Signalled when something is put into the queue, for a client that waits on descriptors.
@@ -114,8 +130,25 @@ impl Slot {
     /// Whether the client handed something in or asked to be closed.
     #[inline]
     pub fn has_commands(&mut self) -> bool {
-        let handed_in = !self.pair.sq.is_empty() || self.pair.words.client_state.load() == CLIENT_CLOSING;
-        handed_in && !self.closing
+        // Its state differs once it asks to be closed, or has read what is to be told.
+        let news = self.pair.words.client_state.load() != self.read_seen << CLIENT_READ_AT;
+        (news || !self.pair.sq.is_empty()) && !self.closing
+    }
+
+    pub fn is_asked_to_close(&self) -> bool {
+        self.pair.words.client_state.load() & ((1 << CLIENT_READ_AT) - 1) == CLIENT_CLOSING
+    }
+
+    /// The next message that the client has read since it was asked, of those whose senders want to be told.
+    pub fn take_read(&mut self) -> Option<Receipt> {
+        let read = self.pair.words.client_state.load() >> CLIENT_READ_AT;
+        if self.read_seen == read {
+            return None;
+        }
+        let receipt = self.unread.pop_front();
+        // A client may claim what it likes, but it has read no more than there was.
+        self.read_seen = if receipt.is_some() { self.read_seen + 1 } else { read };
+        receipt
     }
 
     /// Whether the client gave memory back since that was noted.
@@ -157,6 +190,8 @@ pub(super) struct EngineStore {
     names_generation: u64,
     /// Messages of which several copies are under way.
     shares: BTreeMap<(PortId, BufferId), Share>,
+    /// Messages that their senders want back if they fail.
+    asked: BTreeMap<BufferId, Asked>,
     /// Something is to be published.
     dirty: bool,
 }
@@ -214,6 +249,8 @@ impl EngineStore {
             overflow: VecDeque::new(),
             completed: 0,
             consumed_seen: (0, 0),
+            unread: VecDeque::new(),
+            read_seen: 0,
             knows_names: false,
             dirty: false,
             arrived: None,
@@ -304,6 +341,13 @@ impl EngineStore {
         let buffer = self.held.get_mut(at)?.take()?;
         let (_, slot) = self.slot_of(port)?;
         Some(slot.exchange.put(buffer))
+    }
+
+    /// A message is about to be told to a client, and its sender wants to know when it was read.
+    pub(super) fn note_unread(&mut self, port: PortId, receipt: Receipt) {
+        if let Some((_, slot)) = self.slot_of(port) {
+            slot.unread.push_back(receipt);
+        }
     }
 
     /// Queues a completion for a port's client.
@@ -584,14 +628,17 @@ impl Store for EngineStore {
 
     fn release(&mut self, port: PortId, buffer: BufferId, delivered: bool) {
         let Some(delivered) = self.last_release(port, buffer, delivered) else { return };
+        let stays = self.stays(port, buffer, delivered);
         if let Place::Held(at, _) = Place::of(buffer)
             && let Some(entry) = self.held.get_mut(at)
+            && !stays
         {
             *entry = None;
         }
         self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };
         match Place::of(buffer) {
+            _ if stays => {}
             Place::Tx(_, offset, _) => {
                 slot.pair.tx.release(offset);
             }

@@ -1,12 +1,12 @@
 //! One turn: commands in, datagrams in, timers, trains out, news out.
 
 use super::command::{Completion, Ended, FailureCode};
-use super::store::{COOKIE_MASK, Place};
+use super::store::COOKIE_MASK;
 use super::{Attached, Budget, Engine, Look, Work, media};
 use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
 use polyrail_proto::Event;
-use polyrail_proto::id::{BufferId, ConnectionId, PortId};
+use polyrail_proto::id::{ConnectionId, PortId};
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
@@ -341,9 +341,14 @@ impl Engine {
         while let Some(event) = self.node.poll_event() {
             count += 1;
             match event {
-                Event::Message { port, from, connection, service, tag, class, buffer, len } => {
+                Event::Message { port, from, connection, service, tag, class, buffer, len, receipt } => {
                     let Some(body) = self.body_for(port, buffer) else { continue };
-                    let message = Completion::Message { from, connection, service, tag, class, body, len };
+                    let notify = receipt.is_some();
+                    if let Some(receipt) = receipt {
+                        self.store.note_unread(port, receipt);
+                    }
+                    let message =
+                        Completion::Message { from, connection, service, tag, class, body, len, notify };
                     self.store.complete(port, message);
                 }
                 Event::Offer { port, from, len, session, transfer, connection } => {
@@ -366,8 +371,7 @@ impl Engine {
                 Event::ConnectionDeaf { port, id } => self.ended(port, id, Ended::Deaf),
                 Event::ConnectionOver { port, id, why } => self.ended(port, id, why.into()),
                 Event::SendFailed { port, buffer, why, .. } => {
-                    self.store
-                        .complete(port, Completion::Failed { cookie: cookie_of(buffer), why: why.into() });
+                    self.store.give_up(port, buffer, why.into());
                 }
                 Event::Unbound { port, range, by } => {
                     self.store.complete(port, Completion::Unbound { range, by });
@@ -424,10 +428,3 @@ impl Engine {
 
 /// Smallest and largest send buffer: two trains at least, and not so much that a link's queue holds seconds.
 const SEND_BUFFER: (u64, u64) = (65_536, 4 << 20);
-
-fn cookie_of(buffer: BufferId) -> u64 {
-    match Place::of(buffer) {
-        Place::Tx(_, _, cookie) | Place::Spaced(_, _, cookie) | Place::Held(_, cookie) => cookie as u64,
-        Place::Rx(..) => 0,
-    }
-}

@@ -40,6 +40,7 @@ fn message(kind: u8, m: &Message, payload: Option<usize>) -> Values {
         ("class", u64::from(m.class)),
         ("has_service", u64::from(m.service.is_some())),
         ("has_tag", u64::from(m.tag.is_some())),
+        ("notify", u64::from(m.notify)),
     ]);
     if let Some(service) = m.service {
         values = values.all(&[
@@ -138,6 +139,14 @@ fn of_control(f: &Frame<'_>) -> Values {
             ("link_set.number", u64::from(l.number)),
         ]),
         Frame::Connect(_) | Frame::Accept(_) | Frame::Shutdown(_) | Frame::Multicast(..) => of_services(f),
+        Frame::Consumed(c) => frame(0x24).all(&[
+            ("control", u64::from(c.control)),
+            ("from", u64::from(c.from.0)),
+            ("to", u64::from(c.to.0)),
+            ("seq", u64::from(c.seq)),
+            ("class", u64::from(c.class)),
+            ("reject.reason", c.rest.map_or(0, |why| why as u64)),
+        ]),
         Frame::Close(c) => frame(0x80).all(&[("close.reason", u64::from(c.reason))]),
         Frame::Skipped(kind) => frame(*kind),
         other => panic!("no expectation of {other}"),

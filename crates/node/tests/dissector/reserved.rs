@@ -1,4 +1,4 @@
-//! Frames that nothing emits yet, by hand from protocol.md §4.19, each value of its own; and express frames from §2.5.
+//! Frames that nothing emits yet, by hand from protocol.md §4.20, each value of its own; and express frames from §2.5.
 
 use crate::expected::Values;
 use polyrail_proto::wire::check_of;
@@ -36,8 +36,6 @@ pub fn frames() -> Vec<(Vec<u8>, Values)> {
 }
 
 fn services() -> Vec<(Vec<u8>, Values)> {
-    let reject =
-        [("control", 4, 1), ("from", 4, 2), ("to", 4, 3), ("seq", 4, 4), ("reject.reason", 2, 2), ("", 2, 0)];
     let group = [
         ("control", 4, 1),
         ("service.kind", 4, 100),
@@ -46,7 +44,7 @@ fn services() -> Vec<(Vec<u8>, Values)> {
         ("credit.messages", 4, 4),
         ("credit.bytes", 8, 5),
     ];
-    vec![frame(0x24, (3, &[("class", 3)]), &reject, b""), frame(0x25, (1, &[("group.kind", 1)]), &group, b"")]
+    vec![frame(0x25, (1, &[("group.kind", 1)]), &group, b"")]
 }
 
 fn memory() -> Vec<(Vec<u8>, Values)> {

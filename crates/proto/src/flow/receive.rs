@@ -19,6 +19,8 @@ pub struct Arrived {
     pub service: Option<ServiceAddress>,
     /// The sender's tag.
     pub tag: Option<u64>,
+    /// The sender wants to be told when it was read.
+    pub notify: bool,
 }
 
 /// An eager message of which pieces arrived.
@@ -34,6 +36,8 @@ pub struct Partial {
     pub service: Option<ServiceAddress>,
     /// From the first piece.
     pub tag: Option<u64>,
+    /// From the first piece.
+    pub notify: bool,
 }
 
 /// A message number's place in the window.
@@ -72,6 +76,12 @@ pub struct ReceiveFlow {
     pub owner: PortId,
     /// Index of its port's credit in the session.
     pub credit: u32,
+    /// Its own index in the session.
+    pub(crate) index: u32,
+    /// The first number not read, of those whose sender wants to be told; none has wanted it yet.
+    pub(crate) consumed: Option<u64>,
+    /// The sender is to be told of it.
+    pub(crate) news: bool,
     next: u64,
     slots: VecDeque<Slot>,
 }
@@ -79,7 +89,16 @@ pub struct ReceiveFlow {
 impl ReceiveFlow {
     /// A flow of which nothing has arrived.
     pub fn new(key: FlowKey, owner: PortId, credit: u32) -> Self {
-        ReceiveFlow { key, owner, credit, next: 0, slots: VecDeque::new() }
+        ReceiveFlow {
+            key,
+            owner,
+            credit,
+            index: 0,
+            consumed: None,
+            news: false,
+            next: 0,
+            slots: VecDeque::new(),
+        }
     }
 
     /// The number of the next message to deliver.
@@ -204,7 +223,7 @@ mod tests {
     }
 
     fn arrived(n: u64) -> Arrived {
-        Arrived { buffer: BufferId(n), len: 1, service: None, tag: None }
+        Arrived { buffer: BufferId(n), len: 1, service: None, tag: None, notify: false }
     }
 
     #[test]

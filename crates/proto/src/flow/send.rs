@@ -1,12 +1,15 @@
 //! Sending side of a flow: messages that are not confirmed yet, what of them must go out, and credit.
 
+mod expiry;
+mod held;
+
 use super::FlowKey;
 use crate::address::{ServiceAddress, ServiceRange};
 use crate::id::BufferId;
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
 use crate::time::{Duration, Instant};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A message as a port hands it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +24,8 @@ pub struct Outgoing {
     pub range: Option<ServiceRange>,
     /// The sender's tag.
     pub tag: Option<u64>,
+    /// It is kept until it was read, for its sender wants it back if it is not.
+    pub returns: bool,
 }
 
 #[derive(Debug)]
@@ -29,6 +34,8 @@ struct Unconfirmed {
     progress: Progress,
     /// Some of it was sent more than once, so a refusal does not prove that no copy was taken.
     repeated: bool,
+    /// It expired behind others that wait too: its place is taken out when its turn comes.
+    withdrawn: bool,
     /// What of it must go out again; each byte once, however many copies of it were lost.
     lost: Option<Box<RangeSet>>,
 }
@@ -55,6 +62,8 @@ pub enum Fate {
     NotSent,
     /// Its receiver refused it, and no copy can have been taken before.
     Refused,
+    /// It was read.
+    Read,
 }
 
 /// Credit of a destination port as its sender knows it (protocol.md §6.2).
@@ -178,6 +187,18 @@ pub struct SendFlow {
     blocked_until: Instant,
     /// Refusals since something was confirmed.
     refusals: u32,
+    /// Messages pushed so far. A message is named by how many were pushed before it where its number may still change.
+    pushed: u64,
+    /// Messages that expire and of which nothing has left: name and moment.
+    dated: BTreeMap<u64, Instant>,
+    /// The one among them of which something has left just now.
+    begun: Option<(u64, Instant)>,
+    /// Expired messages that still have a place here.
+    withdrawn: usize,
+    /// Messages that arrived and were not read yet, with their numbers, oldest first.
+    held: VecDeque<(u64, Outgoing)>,
+    /// All that are kept until they were read were, before this number.
+    consumed: u64,
 }
 
 /// Longest wait after a refusal.
@@ -200,6 +221,12 @@ impl SendFlow {
             again: VecDeque::new(),
             blocked_until: Instant::ZERO,
             refusals: 0,
+            pushed: 0,
+            dated: BTreeMap::new(),
+            begun: None,
+            withdrawn: 0,
+            held: VecDeque::new(),
+            consumed: 0,
         }
     }
 
@@ -209,8 +236,10 @@ impl SendFlow {
             message,
             progress: Progress::Open,
             repeated: false,
+            withdrawn: false,
             lost: None,
         });
+        self.pushed += 1;
         self.base + self.messages.len() as u64 - 1
     }
 
@@ -226,14 +255,14 @@ impl SendFlow {
         self.message(seq).is_some_and(|m| m.repeated)
     }
 
-    /// Messages that are not confirmed.
+    /// Messages that are not confirmed, or are kept until they were read.
     pub fn unconfirmed(&self) -> usize {
-        self.messages.len()
+        self.messages.len() - self.withdrawn + self.held.len()
     }
 
     /// Messages of which nothing was sent.
     pub fn unsent(&self) -> usize {
-        (self.base + self.messages.len() as u64).saturating_sub(self.next) as usize
+        (self.base + self.messages.len() as u64).saturating_sub(self.next) as usize - self.withdrawn
     }
 
     /// Whether nothing is left to do for this flow.
@@ -318,6 +347,7 @@ impl SendFlow {
         let take = piece(seq, message, self.cursor, message.len - self.cursor, room, packet_room)?;
         if fresh {
             credit.charge(cost_of(&message));
+            self.note_begun();
         }
         self.cursor = match take {
             Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => {
@@ -327,6 +357,7 @@ impl SendFlow {
         };
         if self.cursor == 0 {
             self.next += 1;
+            self.skip_withdrawn();
         }
         Some(take)
     }
@@ -440,7 +471,12 @@ impl SendFlow {
             if !matches!(front.progress, Progress::Done) || self.base >= self.next {
                 break;
             }
-            freed(front.message);
+            let message = front.message;
+            if message.returns && self.base >= self.consumed {
+                self.held.push_back((self.base, message));
+            } else {
+                freed(message);
+            }
             self.messages.pop_front();
             self.base += 1;
             self.refusals = 0;
@@ -484,13 +520,19 @@ impl SendFlow {
             .map(|low| expand(low, self.base))
             .filter(|s| self.message(*s).is_some_and(|m| !m.repeated));
         let (base, next, cursor) = (self.base, self.next, self.cursor);
+        self.held.drain(..).for_each(|(_, message)| fate(message, Fate::Unknown));
         for (i, entry) in self.messages.drain(..).enumerate() {
+            if entry.withdrawn {
+                continue;
+            }
             let seq = base + i as u64;
             if let Progress::Transfer(token) = entry.progress {
                 tokens.push(token);
             }
             // A confirmed message that is still here waits behind an open one: its receiver has it, its port not.
-            let told = if refused.is_some_and(|r| seq >= r) {
+            let told = if entry.message.returns && seq < self.consumed {
+                Fate::Read
+            } else if refused.is_some_and(|r| seq >= r) {
                 Fate::Refused
             } else if seq < next || (seq == next && cursor > 0) {
                 Fate::Unknown
@@ -502,6 +544,7 @@ impl SendFlow {
         self.base = self.base.max(next);
         self.next = self.base;
         self.cursor = 0;
+        self.withdrawn = 0;
         self.again.clear();
         tokens
     }

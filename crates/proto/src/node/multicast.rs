@@ -38,7 +38,7 @@ impl Node {
             return Err(SendError::Unsupported(*mute));
         }
         let key = FlowKey { from: port, to: PortId::MULTICAST, class };
-        let message = Outgoing { buffer, len, service: None, range: Some(range), tag };
+        let message = Outgoing { buffer, len, service: None, range: Some(range), tag, returns: false };
         let mut copies = 0;
         for node in nodes {
             let Some(session) = self.session_with_mut(node) else { continue };

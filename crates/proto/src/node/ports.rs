@@ -3,6 +3,7 @@
 use super::Node;
 use crate::address::{ServiceAddress, ServiceRange};
 use crate::error::{PortError, SendError};
+use crate::event::Receipt;
 use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId};
@@ -12,6 +13,7 @@ use crate::service::{Lookup, Pick};
 use crate::session::Session;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
+use crate::wire;
 
 /// Where a message is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +26,25 @@ pub enum Destination {
     Connection(ConnectionId),
     /// Every port that has bound something of the range, each once.
     Multicast(ServiceRange),
+}
+
+/// How a message is sent, beside where to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// Its class.
+    pub class: Class,
+    /// The sender's tag.
+    pub tag: Option<u64>,
+    /// Its sender wants it back if it is not delivered.
+    pub returns: bool,
+    /// It is given up if nothing of it has left by then.
+    pub expires_at: Option<Instant>,
+}
+
+impl From<(Class, Option<u64>)> for Manner {
+    fn from((class, tag): (Class, Option<u64>)) -> Self {
+        Manner { class, tag, returns: false, expires_at: None }
+    }
 }
 
 /// Credit that every session has left as long as there is memory at all: bytes and messages.
@@ -73,6 +94,7 @@ impl Node {
         for slot in &mut self.slots {
             if let Some(session) = &mut slot.session {
                 session.close_receiver(store, port);
+                session.forget_returns(store, port);
             }
         }
         self.close_connections_of(now, port, store);
@@ -99,17 +121,19 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
-    /// Sends a message of a class, with a tag if it has one, of `body.1` bytes: they must stay until the store is told to release them.
+    /// Sends a message of `body.1` bytes: they must stay until the store is told to release them. Only what goes to one port
+    /// may expire: on a connection nothing may be left out, and to several it would do so for some.
     pub fn send(
         &mut self,
         now: Instant,
         port: PortId,
         to: Destination,
-        (class, tag): (Class, Option<u64>),
+        how: impl Into<Manner>,
         body: (BufferId, u64),
         store: &mut dyn Store,
     ) -> Result<(), SendError> {
-        let (buffer, len) = body;
+        let how = how.into();
+        let ((buffer, len), Manner { class, tag, .. }) = (body, how);
         if !self.has_port(port) {
             return Err(SendError::Closed(port));
         }
@@ -123,16 +147,23 @@ impl Node {
             }
             Destination::Service(service) => (self.pick((port, class, tag), service)?, Some(service)),
             Destination::Connection(id) => {
-                let message = Outgoing { buffer, len, service: None, range: None, tag };
+                let message = Outgoing { buffer, len, service: None, range: None, tag, returns: false };
                 return self.send_on(now, port, id, message);
             }
         };
+        if how.expires_at.is_some_and(|at| at <= now) {
+            return Err(SendError::Expired);
+        }
         let session = self.session_with_mut(to.node).ok_or(SendError::NoNode(to.node))?;
         let key = FlowKey { from: port, to: to.port, class };
-        if !session.send(now, key, Outgoing { buffer, len, service, range: None, tag }) {
-            return Err(SendError::NoNode(to.node));
-        }
-        Ok(())
+        // A peer that does not say what was read leaves it at what has arrived.
+        let returns = how.returns && session.peer.features & wire::FEATURE_CONSUMED != 0;
+        let message = Outgoing { buffer, len, service, range: None, tag, returns };
+        let taken = match how.expires_at {
+            None => session.send(now, key, message),
+            Some(at) => session.send_until(now, key, message, at),
+        };
+        if taken { Ok(()) } else { Err(SendError::Overload(to.node)) }
     }
 
     /// One of the ports that have bound `service`, as the sender's port chooses: those that can take a message now first,
@@ -196,6 +227,15 @@ impl Node {
                 self.sole = Some(Sole { service, generation, to });
                 to
             }
+        }
+    }
+
+    /// The application has read a message, and all that came to its port before it.
+    pub fn handle_read(&mut self, receipt: Receipt) {
+        let Receipt { session, flow, seq } = receipt;
+        let Some(slot) = self.slot_of(session) else { return };
+        if let Some(session) = &mut self.slots[slot].session {
+            session.handle_read(flow, seq);
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Notice {
     Accept(wire::Accept),
     /// One end of a connection has had enough.
     Shutdown(wire::Shutdown),
+    /// Messages were read, or will not be.
+    Consumed(wire::Consumed),
 }
 
 impl Notice {
@@ -43,6 +45,7 @@ impl Notice {
             Notice::Connect(_) => wire::Connect::BYTES,
             Notice::Accept(_) => wire::Accept::BYTES,
             Notice::Shutdown(_) => wire::Shutdown::BYTES,
+            Notice::Consumed(_) => wire::Consumed::BYTES,
         }
     }
 
@@ -60,6 +63,7 @@ impl Notice {
             Notice::Connect(connect) => wire::Connect { control: number, ..*connect }.emit(out),
             Notice::Accept(accept) => wire::Accept { control: number, ..*accept }.emit(out),
             Notice::Shutdown(shutdown) => wire::Shutdown { control: number, ..*shutdown }.emit(out),
+            Notice::Consumed(consumed) => wire::Consumed { control: number, ..*consumed }.emit(out),
         }
     }
 }

@@ -60,8 +60,18 @@ impl Fans {
     ) {
         let Arrived { buffer: fan, len, tag, .. } = arrived;
         for (port, buffer) in self.by_number.remove(&fan).into_iter().flatten() {
-            let (connection, service, class) = (None, None, flow.key.class);
-            events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len });
+            let (connection, service, class, receipt) = (None, None, flow.key.class, None);
+            events.push_back(Event::Message {
+                port,
+                from,
+                connection,
+                service,
+                tag,
+                class,
+                buffer,
+                len,
+                receipt,
+            });
         }
     }
 }

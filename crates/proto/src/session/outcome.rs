@@ -129,7 +129,12 @@ impl Session {
                     self.note_if_idle(key);
                 }
                 Item::Extent { token, offset, len } => self.confirm_extent(store, token, offset, len),
-                Item::Control { number } => self.control.confirm(number),
+                Item::Control { number } => {
+                    self.control.confirm(number);
+                    if !self.receiving.consumed.is_empty() {
+                        self.tell_consumed();
+                    }
+                }
                 Item::MtuProbe { size } => self.links[link].mtu.on_probe_acked(now, size),
                 Item::Rts { .. } | Item::Credit { .. } | Item::Cts { .. } => {}
             }

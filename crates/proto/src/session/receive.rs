@@ -5,7 +5,7 @@ use super::multicast::Fans;
 use super::{Cx, GivenCredit, Notice, Session, initial_given};
 use crate::address::ServiceRange;
 use crate::error::{Failure, Violation};
-use crate::event::Event;
+use crate::event::{Event, Receipt};
 use crate::flow::receive::{Arrived, Partial, Place, ReceiveFlow, Slot};
 use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId, SessionId};
@@ -171,6 +171,7 @@ impl Session {
             }
             Frame::Accept(a) => self.on_pressing_control(cx, a.control, || Notice::Accept(*a)),
             Frame::Shutdown(s) => self.on_control(s.control, || Notice::Shutdown(*s)),
+            Frame::Consumed(c) => self.on_control(c.control, || Notice::Consumed(*c)),
             Frame::Close(close) => {
                 self.closed_by_peer = Some(close.reason);
                 Taken::Yes
@@ -216,8 +217,9 @@ impl Session {
             && let Some(buffer) = cx.store.reserve(owner, _payload.len() as u64, true)
         {
             cx.store.place(buffer, 0, _payload);
-            let arrived = Arrived { buffer, len: _payload.len() as u64, service: _m.service, tag: _m.tag };
-            if let Some(flow) = self.receiving.flows.get(_flow) {
+            let (len, service, tag) = (_payload.len() as u64, _m.service, _m.tag);
+            let arrived = Arrived { buffer, len, service, tag, notify: false };
+            if let Some(flow) = self.receiving.flows.get_mut(_flow) {
                 deliver(cx.events, &mut self.receiving.fans, (self.peer.node, self.index), flow, arrived);
             }
         }
@@ -244,7 +246,7 @@ impl Session {
             Some(_) => self.receiving.fans.place(cx.store, buffer, 0, payload),
             None => cx.store.place(buffer, 0, payload),
         }
-        let arrived = Arrived { buffer, len, service: m.service, tag: m.tag };
+        let arrived = Arrived { buffer, len, service: m.service, tag: m.tag, notify: m.notify };
         let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
         let credit = flow.credit;
         if at == 0 {
@@ -298,8 +300,8 @@ impl Session {
                 return self.refuse(m, RefuseReason::NoRoom);
             };
             let Some(flow) = self.receiving.flows.get_mut(key) else { return Taken::No };
-            let partial =
-                Partial { buffer, total: total as u32, got: RangeSet::new(), service: None, tag: None };
+            let (whole, got) = (total as u32, RangeSet::new());
+            let partial = Partial { buffer, total: whole, got, service: None, tag: None, notify: false };
             *flow.slot(at) = Slot::Partial(Box::new(partial));
             self.charge(cx, credit, credit_cost(total), gaps);
         }
@@ -324,11 +326,11 @@ impl Session {
         }
         partial.got.insert(offset, end);
         if offset == 0 {
-            (partial.service, partial.tag) = (m.service, m.tag);
+            (partial.service, partial.tag, partial.notify) = (m.service, m.tag, m.notify);
         }
         if partial.got.covers(0, total) {
-            let arrived =
-                Arrived { buffer: partial.buffer, len: total, service: partial.service, tag: partial.tag };
+            let &mut Partial { buffer, service, tag, notify, .. } = &mut **partial;
+            let arrived = Arrived { buffer, len: total, service, tag, notify };
             *flow.slot(at) = Slot::Arrived(arrived);
             self.drain(cx, key);
         }
@@ -415,7 +417,8 @@ impl Session {
             }
             Placed::Complete(buffer) => {
                 let (flow, seq, m) = (transfer.flow, transfer.seq, transfer.message);
-                let arrived = Arrived { buffer, len: transfer.total, service: m.service, tag: m.tag };
+                let (len, notify) = (transfer.total, m.notify);
+                let arrived = Arrived { buffer, len, service: m.service, tag: m.tag, notify };
                 self.receiving.transfers.remove(number);
                 if let Some(entry) = self.receiving.flows.get_mut(flow) {
                     entry.complete_transfer(seq, arrived);
@@ -489,6 +492,9 @@ impl Session {
             }
         };
         let k = self.receiving.flows.insert(ReceiveFlow::new(key, owner, credit)).ok_or_else(full)?;
+        if let Some(flow) = self.receiving.flows.get_mut(k) {
+            flow.index = k;
+        }
         self.receiving.by_key.insert(key, k);
         self.receiving.last = Some((key, k));
         Ok(k)
@@ -635,7 +641,9 @@ impl Session {
     fn on_refuse(&mut self, cx: &mut Cx<'_>, refuse: &wire::Refuse) -> Taken {
         self.stats.refused_by_peer += 1;
         let key = FlowKey { from: refuse.from, to: refuse.to, class: Class::from_bits(refuse.class) };
-        if refuse.reason != RefuseReason::NoRoom {
+        let flow = self.sending.by_key.get(&key).and_then(|k| self.sending.flows.get(*k));
+        // Where messages wait to be read, it is being said what has become of them: the flow ends when that is here.
+        if refuse.reason != RefuseReason::NoRoom && !flow.is_some_and(|flow| flow.holds()) {
             let why = if refuse.reason == RefuseReason::NoPort { Failure::NoPort } else { Failure::TooLarge };
             self.fail_flows(cx, |k| *k == key, why, Some(refuse.seq));
             return Taken::Yes;
@@ -738,6 +746,7 @@ impl Session {
                 Notice::Connect(connect) => self.on_connect(cx, &connect),
                 Notice::Accept(accept) => self.on_accept(cx, &accept),
                 Notice::Shutdown(shutdown) => self.on_shutdown(cx, &shutdown),
+                Notice::Consumed(consumed) => self.on_consumed(cx, &consumed),
                 names @ (Notice::Bindings { .. } | Notice::Digest(_)) => self.notices.push_back(names),
             }
         }
@@ -759,15 +768,21 @@ fn deliver(
     events: &mut VecDeque<Event>,
     fans: &mut Fans,
     (node, session): (NodeId, SessionId),
-    flow: &ReceiveFlow,
+    flow: &mut ReceiveFlow,
     arrived: Arrived,
 ) {
-    let Arrived { buffer, len, service, tag } = arrived;
+    let Arrived { buffer, len, service, tag, notify } = arrived;
     let (port, class) = (flow.owner, flow.key.class);
     let from = PortAddress { node, port: flow.key.from };
     if port == PortId::MULTICAST {
         return fans.deliver(events, from, flow, arrived);
     }
     let connection = flow.key.to.is_connection().then_some(ConnectionId { session, end: flow.key.to });
-    events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len });
+    // On a connection it is known otherwise how far its application has read.
+    let receipt = (notify && connection.is_none()).then(|| {
+        let seq = flow.next() - 1;
+        flow.consumed.get_or_insert(seq);
+        Receipt { session, flow: flow.index, seq: seq as u32 }
+    });
+    events.push_back(Event::Message { port, from, connection, service, tag, class, buffer, len, receipt });
 }

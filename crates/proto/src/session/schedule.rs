@@ -192,7 +192,14 @@ mod tests {
         let key = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
         let mut flow = SendFlow::new(key, 0);
         let mut schedule = Schedule::default();
-        let message = Outgoing { buffer: BufferId(0), len: 1 << 20, service: None, range: None, tag: None };
+        let message = Outgoing {
+            buffer: BufferId(0),
+            len: 1 << 20,
+            service: None,
+            range: None,
+            tag: None,
+            returns: false,
+        };
         for (token, seq) in [(10, 7), (11, 5), (12, 6)] {
             let mut transfer = SendTransfer::new(3, seq, message);
             transfer.grant(&Cts { token, transfer: TransferId(1), granted: 1 << 20, done: 0 });

@@ -144,6 +144,9 @@ impl Session {
     /// is asked more often and would pay for all the registers that this takes.
     #[inline(never)]
     fn fill(&mut self, cx: &mut Cx<'_>, index: usize, train: &mut Train) -> bool {
+        if self.has_expired(cx.now) {
+            self.expire(cx);
+        }
         let link = &mut self.links[index];
         train.clear();
         train.to.clone_from(&link.spec.to);
@@ -549,6 +552,9 @@ impl Session {
                 true => Advance::Full,
             };
         };
+        if let Some(begun) = flow.take_begun() {
+            self.sending.deadlines.remove(key, begun);
+        }
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
@@ -574,6 +580,7 @@ impl Session {
             seq: seq as u32,
             service: m.service,
             tag: m.tag,
+            notify: m.returns,
         };
         let several = |seq: u64, m: &Outgoing, range, offset| Multicast {
             message: frame(seq, m),

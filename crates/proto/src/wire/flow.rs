@@ -1,8 +1,10 @@
-//! Frames about messages and memory: CREDIT, REFUSE, RTS, CTS, TRANSFER_ABORT, PORT_CLOSED
-//! (protocol.md §4.6-§4.9, §4.13).
+//! Frames about messages and memory: CREDIT, REFUSE, RTS, CTS, TRANSFER_ABORT, PORT_CLOSED, CONSUMED
+//! (protocol.md §4.6-§4.9, §4.13, §4.19).
 
 use super::field::{Draft, expect_zero, fault, padded, u16_at, u32_at, u64_at};
-use super::frame::{Credit, Cts, MESSAGE_BYTES_MAX, Message, Refuse, RefuseReason, Rts, kind};
+use super::frame::{
+    Consumed, Credit, Cts, MESSAGE_BYTES_MAX, Message, Refuse, RefuseReason, Rejected, Rts, kind,
+};
 use super::{Fault, Malformed};
 use crate::id::{PortId, TransferId};
 
@@ -135,6 +137,42 @@ impl Cts {
             transfer: TransferId(u32_at(b, 8)),
             granted: message_bytes(b, 16)?,
             done: message_bytes(b, 24)?,
+        })
+    }
+}
+
+impl Consumed {
+    pub(crate) const BYTES: usize = 24;
+
+    /// Appends the frame.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        Draft::<{ Consumed::BYTES }>::frame(kind::CONSUMED, self.class & 3, Consumed::BYTES)
+            .u32(self.control)
+            .u32(self.from.0)
+            .u32(self.to.0)
+            .u32(self.seq)
+            .u16(self.rest.map_or(0, |why| why as u16))
+            .zero(2)
+            .end(out);
+    }
+
+    pub(crate) fn parse(frame: &[u8]) -> Result<Consumed, Malformed> {
+        let b = exact::<{ Consumed::BYTES }>(frame, 3)?;
+        expect_zero(b, 22, 24)?;
+        let rest = match u16_at(b, 20) {
+            0 => None,
+            1 => Some(Rejected::PortClosed),
+            2 => Some(Rejected::OwnerDied),
+            3 => Some(Rejected::ByOwner),
+            _ => return Err(fault(Fault::Value, 20)),
+        };
+        Ok(Consumed {
+            control: u32_at(b, 4),
+            from: PortId(u32_at(b, 8)),
+            to: PortId(u32_at(b, 12)),
+            seq: u32_at(b, 16),
+            class: b[1],
+            rest,
         })
     }
 }

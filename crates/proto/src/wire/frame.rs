@@ -25,6 +25,7 @@ pub(crate) mod kind {
     pub const ACCEPT: u8 = 0x21;
     pub const SHUTDOWN: u8 = 0x22;
     pub const MULTICAST: u8 = 0x23;
+    pub const CONSUMED: u8 = 0x24;
     pub const CLOSE: u8 = 0x80;
 }
 
@@ -46,12 +47,14 @@ pub struct Message {
     pub service: Option<ServiceAddress>,
     /// The sender's tag.
     pub tag: Option<u64>,
+    /// The sender wants to be told when it was read (protocol.md §5.10).
+    pub notify: bool,
 }
 
 /// A piece of an eager message (protocol.md §4.2). Self-describing: any piece may come first, by any link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// As in a whole message; service and tag are present in every piece that has offset 0, and only there.
+    /// As in a whole message; service, tag and `notify` are present in every piece that has offset 0, and only there.
     pub message: Message,
     /// Bytes of the whole message.
     pub total: u32,
@@ -428,6 +431,35 @@ pub struct Shutdown {
     pub abort: bool,
 }
 
+/// Why messages that arrived will not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Rejected {
+    /// Their port has closed.
+    PortClosed = 1,
+    /// The program that had the port has died.
+    OwnerDied = 2,
+    /// The program does not want them.
+    ByOwner = 3,
+}
+
+/// How far the messages of a flow were read that ask for it (protocol.md §4.19). Reliable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Consumed {
+    /// Control number.
+    pub control: u32,
+    /// Sending port of the messages.
+    pub from: PortId,
+    /// Their receiving port.
+    pub to: PortId,
+    /// Their class.
+    pub class: u8,
+    /// Low half of the first number that was not read: all before it were.
+    pub seq: u32,
+    /// From there on none will be.
+    pub rest: Option<Rejected>,
+}
+
 /// The session ends (protocol.md §4.14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Close {
@@ -479,6 +511,8 @@ pub enum Frame<'a> {
     Shutdown(Shutdown),
     /// 0x23
     Multicast(Multicast, &'a [u8]),
+    /// 0x24
+    Consumed(Consumed),
     /// 0x80
     Close(Close),
     /// A frame with a reserved layout that this build does not speak yet, or an unknown one of the skippable half.

@@ -2,8 +2,9 @@
 
 use super::field::{Draft, fault, pad, padded};
 use super::frame::{
-    Accept, Ack, BearerState, Bindings, Close, Connect, Credit, Cts, Fragment, Frame, Frames, LinkSet,
-    Message, Multicast, NameDigest, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment, kind,
+    Accept, Ack, BearerState, Bindings, Close, Connect, Consumed, Credit, Cts, Fragment, Frame, Frames,
+    LinkSet, Message, Multicast, NameDigest, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment,
+    kind,
 };
 use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
 use super::{Fault, Malformed};
@@ -104,6 +105,7 @@ fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
             let (multicast, payload) = Multicast::parse(frame)?;
             Frame::Multicast(multicast, payload)
         }
+        kind::CONSUMED => Frame::Consumed(Consumed::parse(frame)?),
         kind::CLOSE => Frame::Close(Close::parse(frame)?),
         _ if kind >= CRITICAL => return Err(fault(Fault::CriticalFrame(kind), 0)),
         _ => Frame::Skipped(kind),
@@ -153,6 +155,7 @@ impl Frame<'_> {
                 multicast.emit(out, payload.len());
                 emit_payload(multicast.header_bytes(), payload, out);
             }
+            Frame::Consumed(consumed) => consumed.emit(out),
             Frame::Close(close) => close.emit(out),
             Frame::Skipped(kind) => {
                 Draft::<8>::frame(*kind, 0, FRAME_HEADER_BYTES).zero(4).end(out);
@@ -182,6 +185,7 @@ impl Frame<'_> {
             Frame::Accept(_) => Accept::BYTES,
             Frame::Shutdown(_) => Shutdown::BYTES,
             Frame::Multicast(multicast, payload) => padded(multicast.header_bytes() + payload.len()),
+            Frame::Consumed(_) => Consumed::BYTES,
             Frame::Close(_) => Close::BYTES,
             Frame::Skipped(_) => padded(FRAME_HEADER_BYTES),
         }

@@ -13,10 +13,12 @@ pub const BEARERS_MAX: usize = 16;
 pub const FEATURE_CONNECTIONS: u64 = 1 << 0;
 /// Feature bit: messages to ranges of services (protocol.md §5.9).
 pub const FEATURE_MULTICAST: u64 = 1 << 1;
+/// Feature bit: how far messages were read (protocol.md §5.10).
+pub const FEATURE_CONSUMED: u64 = 1 << 2;
 /// Feature bit: digests of binding logs and exclusive bindings (protocol.md §7.2, §7.4).
 pub const FEATURE_NAMES: u64 = 1 << 3;
 /// What this build knows beside wire version 1.
-pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST | FEATURE_NAMES;
+pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST | FEATURE_CONSUMED | FEATURE_NAMES;
 
 /// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,10 +9,11 @@ use crate::id::{PortId, TransferId};
 
 const CLASS_MASK: u8 = 0x03;
 const FLAG_TAG: u8 = 1 << 3;
+const FLAG_NOTIFY: u8 = 1 << 4;
 const FLAG_SERVICE: u8 = 1 << 5;
 const FLAG_CRC: u8 = 1 << 7;
-/// Unordered, notify, joinable, CRC: laid down in protocol.md §4.19, spoken by no build yet.
-const FLAGS_RESERVED: u8 = !(CLASS_MASK | FLAG_TAG | FLAG_SERVICE);
+/// Unordered, joinable, CRC: laid down in protocol.md §4.20, spoken by no build yet.
+const FLAGS_RESERVED: u8 = !(CLASS_MASK | FLAG_TAG | FLAG_NOTIFY | FLAG_SERVICE);
 
 /// Header bytes of a TRANSFER FRAGMENT.
 const TRANSFER_FRAGMENT_BYTES: usize = 16;
@@ -57,7 +58,9 @@ impl Message {
     }
 
     pub(crate) const fn flags(&self) -> u8 {
-        self.class_flags() | if self.service.is_some() { FLAG_SERVICE } else { 0 } | self.tag_flag()
+        let notify = if self.notify { FLAG_NOTIFY } else { 0 };
+        let service = if self.service.is_some() { FLAG_SERVICE } else { 0 };
+        self.class_flags() | notify | service | self.tag_flag()
     }
 
     const fn class_flags(&self) -> u8 {
@@ -104,7 +107,8 @@ impl Message {
             u64_at(frame, at - 8)
         });
         let (from, to) = (PortId(u32_at(frame, 4)), PortId(u32_at(frame, 8)));
-        let message = Message { class: flags & CLASS_MASK, from, to, seq: u32_at(frame, 12), service, tag };
+        let (class, notify, seq) = (flags & CLASS_MASK, flags & FLAG_NOTIFY != 0, u32_at(frame, 12));
+        let message = Message { class, from, to, seq, service, tag, notify };
         Ok((message, at))
     }
 
@@ -150,7 +154,7 @@ impl Fragment {
         }
         let (message, payload) = Message::parse_fields(frame, 24)?;
         let fragment = Fragment { message, total: u32_at(frame, 16), offset: u32_at(frame, 20) };
-        if fragment.offset != 0 && payload != 24 {
+        if fragment.offset != 0 && (payload != 24 || fragment.message.notify) {
             return Err(fault(Fault::Value, 1));
         }
         let payload = &frame[payload..];
@@ -216,7 +220,7 @@ impl Multicast {
             return Err(fault(Fault::Value, 28));
         }
         let (from, to, seq) = (PortId(u32_at(frame, 4)), PortId::MULTICAST, u32_at(frame, 8));
-        let message = Message { class: flags & CLASS_MASK, from, to, seq, service: None, tag };
+        let message = Message { class: flags & CLASS_MASK, from, to, seq, service: None, tag, notify: false };
         Ok((Multicast { message, range, total, offset }, payload))
     }
 }

@@ -1,8 +1,9 @@
 //! Packets as text, one line each, for traces and captures.
 
 use super::{
-    Ack, BearerState, BindingOp, Bindings, Connect, DigestSays, Fault, Fragment, Frame, Frames, HEADER_BYTES,
-    Header, Malformed, Message, NameDigest, PacketType, Probe, ProbeKind, ProbeReply, RefuseReason,
+    Ack, BearerState, BindingOp, Bindings, Connect, Consumed, DigestSays, Fault, Fragment, Frame, Frames,
+    HEADER_BYTES, Header, Malformed, Message, NameDigest, PacketType, Probe, ProbeKind, ProbeReply,
+    RefuseReason,
 };
 use super::{Beacon, Hello, LinkStatus, Reset, Versions};
 use super::{
@@ -90,7 +91,7 @@ impl Display for Message {
         if let Some(tag) = self.tag {
             write!(f, " tag {tag:#x}")?;
         }
-        Ok(())
+        if self.notify { f.write_str(" notify") } else { Ok(()) }
     }
 }
 
@@ -167,10 +168,18 @@ impl Display for Frame<'_> {
                 write!(f, "multicast {} range {}", multicast.message, multicast.range)?;
                 write!(f, " bytes {from}..{} of {total}", from + payload.len() as u64)
             }
+            Frame::Consumed(consumed) => show_consumed(consumed, f),
             Frame::Close(close) => write!(f, "close reason {}", close.reason),
             Frame::Skipped(kind) => write!(f, "skipped {kind:#04x}"),
         }
     }
+}
+
+fn show_consumed(consumed: &Consumed, f: &mut Formatter<'_>) -> fmt::Result {
+    let class = CLASSES[usize::from(consumed.class & 3)];
+    let Consumed { control, from, to, seq, .. } = consumed;
+    write!(f, "consumed #{control} {from}>{to} {class} before seq {seq}")?;
+    consumed.rest.map_or(Ok(()), |why| write!(f, ", the rest rejected: {why:?}"))
 }
 
 fn show_fragment(fragment: &Fragment, len: usize, f: &mut Formatter<'_>) -> fmt::Result {

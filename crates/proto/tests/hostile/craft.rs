@@ -45,10 +45,11 @@ fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         16 => put_notice(random, live, out),
         17 | 18 => put_probe(random, live, out),
         19 => put_bearer_state(random, out),
-        20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x24, 0x30, 0x7F])).emit(out),
+        20 => Frame::Skipped(random.pick(&[0x0B, 0x0C, 0x25, 0x30, 0x7F])).emit(out),
         21..=23 => put_connection(random, live, out),
         24 | 25 => put_multicast(random, live, out),
         26 => put_digest(random, live, out),
+        27 => put_consumed(random, live, out),
         // A session that is closed is not attacked any further, so this comes rarely.
         _ if random.one_in(60) => Frame::Close(Close { reason: random.below(4) as u16 }).emit(out),
         _ => Frame::TransferAbort(random.below(300) as u32, token(random)).emit(out),
@@ -71,6 +72,7 @@ fn message(random: &mut Random, live: &Live) -> Message {
         seq,
         service: random.one_in(5).then(|| ServiceAddress::new(1_000, random.next() as u32)),
         tag: random.one_in(3).then(|| random.next()),
+        notify: random.one_in(4),
     }
 }
 
@@ -295,6 +297,18 @@ fn put_connection(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         })
         .emit(out),
     }
+}
+
+fn put_consumed(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
+    Frame::Consumed(Consumed {
+        control: control(random),
+        from: live.their_port(random),
+        to: live.own_port(random),
+        class: random.below(4) as u8,
+        seq: if random.one_in(3) { random.odd_number() as u32 } else { random.below(400) as u32 },
+        rest: random.one_in(3).then_some(Rejected::PortClosed),
+    })
+    .emit(out);
 }
 
 fn put_probe(random: &mut Random, live: &Live, out: &mut Vec<u8>) {

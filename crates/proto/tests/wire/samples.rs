@@ -8,13 +8,13 @@ use polyrail_proto::wire::*;
 
 /// A message without options.
 pub fn message() -> Message {
-    Message { class: 2, from: PortId(5), to: PortId(7), seq: 9, service: None, tag: None }
+    Message { class: 2, from: PortId(5), to: PortId(7), seq: 9, service: None, tag: None, notify: false }
 }
 
 /// A message with both options.
 pub fn message_with_options() -> Message {
     let (service, tag) = (Some(ServiceAddress::new(100, 3)), Some(0x1122_3344_5566_7788));
-    Message { class: 1, from: PortId(5), to: PortId(8), seq: 10, service, tag }
+    Message { class: 1, from: PortId(5), to: PortId(8), seq: 10, service, tag, notify: false }
 }
 
 pub fn ack() -> Ack {
@@ -127,6 +127,7 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
         log_seq: 9,
         hash: 0x1122_3344_5566_7788,
     }));
+    frames.extend(of_reading());
     frames
 }
 
@@ -163,6 +164,18 @@ fn of_connections() -> [Frame<'static>; 4] {
             deaf: false,
             abort: true,
         }),
+    ]
+}
+
+/// Messages whose senders want to know whether they were read, and the answers.
+fn of_reading() -> [Frame<'static>; 4] {
+    let asking = Message { notify: true, ..message_with_options() };
+    let read = Consumed { control: 20, from: PortId(7), to: PortId(5), class: 3, seq: 10, rest: None };
+    [
+        Frame::Message(asking, b"read?"),
+        Frame::Fragment(Fragment { message: asking, total: 9, offset: 0 }, b"read"),
+        Frame::Consumed(read),
+        Frame::Consumed(Consumed { control: 21, rest: Some(Rejected::OwnerDied), ..read }),
     ]
 }
 

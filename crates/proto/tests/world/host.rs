@@ -8,7 +8,7 @@ use polyrail_proto::id::{BearerId, BufferId, ConnectionId, NodeId, PortAddress, 
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::{Outcome, Session};
 use polyrail_proto::time::Instant;
-use polyrail_proto::{BearerInfo, Config, Destination, Event, Node, Piece, Train};
+use polyrail_proto::{BearerInfo, Config, Destination, Event, Node, Piece, Receipt, Train};
 use std::collections::VecDeque;
 
 /// A message that waits for its application.
@@ -17,6 +17,7 @@ pub struct Arrival {
     pub from: PortAddress,
     pub tag: Option<u64>,
     pub buffer: BufferId,
+    pub receipt: Option<Receipt>,
 }
 
 pub struct Host {
@@ -233,8 +234,8 @@ impl Host {
             Event::ConnectionEnd { port, id } | Event::ConnectionOver { port, id, .. } => {
                 self.core(|node, memory| node.shut_down(now, port, id, (true, true), memory));
             }
-            Event::Message { port, from, tag, buffer, .. } => {
-                self.arrivals.push_back(Arrival { port, from, tag, buffer });
+            Event::Message { port, from, tag, buffer, receipt, .. } => {
+                self.arrivals.push_back(Arrival { port, from, tag, buffer, receipt });
             }
             Event::Offer { port, len, session, transfer, .. } if len <= OFFER_BYTES => {
                 self.core(|node, memory| {

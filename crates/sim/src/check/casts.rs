@@ -116,6 +116,8 @@ impl Ledger {
             // Said at the door: names and nodes are known a little later than they come about.
             FailReason::NoService | FailReason::NoNode => true,
             FailReason::NoPort | FailReason::TooLarge | FailReason::Invalid => false,
+            // It asks for none of that.
+            FailReason::Expired | FailReason::Overload | FailReason::ShutDown => false,
         };
         if justified {
             Ok(())

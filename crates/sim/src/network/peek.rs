@@ -99,6 +99,7 @@ pub fn frame_name(kind: u8) -> &'static str {
         0x20 => "connect",
         0x21 => "accept",
         0x22 => "shutdown",
+        0x24 => "consumed",
         0x80 => "close",
         _ => "other",
     }

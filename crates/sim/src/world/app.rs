@@ -3,12 +3,13 @@
 use super::connections::Connections;
 use super::{Event, World};
 use crate::check::connections::BACKLOG;
+use crate::check::returns::Back;
 use crate::check::{PortKey, TINY_CLASS, Target, casts};
 use crate::content;
 use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::queue::{MS, TimeNs, US};
-use crate::subject::{FailReason, Happening, SendAnswer, To};
+use crate::subject::{FailReason, Happening, SendAnswer, To, Wish};
 use crate::workload::Action;
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
@@ -47,6 +48,7 @@ pub(super) struct App {
     actions: Prng,
     scopes: Prng,
     exclusives: Prng,
+    wishes: Prng,
     pub(super) sizes: Prng,
     content: Vec<u8>,
 }
@@ -61,6 +63,7 @@ impl App {
             sizes: Prng::for_component(plan.seed, "sizes", node as u64),
             scopes: Prng::for_component(plan.seed, "scopes", node as u64),
             exclusives: Prng::for_component(plan.seed, "exclusives", node as u64),
+            wishes: Prng::for_component(plan.seed, "wishes", node as u64),
             content: Vec::new(),
         }
     }
@@ -210,11 +213,17 @@ impl World {
         let key = app.ports[from].key;
         let local_ns = state.host.local_ns(self.now_ns);
         let Some(subject) = state.subject.as_mut() else { return false };
-        let answer = subject.send(local_ns, key.port, to, class, tag, id, &app.content);
+        let (returns, lifetime_ns) = self.plan.workload.wish(&mut app.wishes);
+        // What can't be told from others can't be missed.
+        let returns = returns && (tagged || !tiny);
+        let expires_at_ns = lifetime_ns.map(|lifetime_ns| local_ns + lifetime_ns);
+        let wish = Wish { class, tag, returns, expires_at_ns };
+        let answer = subject.send(local_ns, key.port, to, wish, id, &app.content);
         match answer {
             SendAnswer::Accepted => {
                 self.sends[0] += 1;
                 let anonymous = tiny && !tagged;
+                self.oracle.returns.on_asked(id, key, to, wish, bytes);
                 self.oracle.on_sent(self.now_ns, key, target, class, bytes, anonymous);
                 self.note(|| {
                     format!("{key} sends message {id} ({bytes} bytes, class {class}) to {target:?}")
@@ -366,21 +375,17 @@ impl World {
                 self.on_cast_failed(casts::index_of(id).unwrap_or_default(), key, reason);
             }
             Happening::Failed { id, reason } => {
-                self.note(|| format!("{key} is told that message {id} failed: {reason:?}"));
-                self.coverage.add("failure", format!("{reason:?}"), 1);
-                let excused = match self.oracle.ends(id) {
-                    Some((from, Target::Port(to))) => {
-                        // A session that never came up fails what was handed to it.
-                        let met = from.node == to.node || self.met.contains(&(from.node, to.node));
-                        let early = !met && reason == FailReason::NotSent;
-                        early || self.excused(from.node, to.node)
-                    }
-                    Some((from, Target::Service(..))) => {
-                        (0..self.plan.nodes).any(|peer| peer != from.node && self.excused(from.node, peer))
-                    }
-                    None => false,
-                };
-                self.oracle.on_failed(self.now_ns, id, reason, excused);
+                let local_ns = self.nodes[key.node].host.local_ns(self.now_ns);
+                let objection = self.oracle.returns.objection_to_failure(id, reason, local_ns);
+                self.on_failed(key, id, reason, objection);
+            }
+            Happening::Returned { id, reason, to, class, tag, bytes } => {
+                self.note(|| format!("message {id} comes back"));
+                self.coverage.add("returned", format!("{reason:?}"), 1);
+                let local_ns = self.nodes[key.node].host.local_ns(self.now_ns);
+                let back = Back { port: key, to, class, tag, bytes: &bytes };
+                let objection = self.oracle.returns.objection_to(id, back, reason, local_ns);
+                self.on_failed(key, id, reason, objection);
             }
             Happening::Taken => self.coverage.add("application", "exclusive bind refused", 1),
             Happening::Unbound(range) => {
@@ -394,5 +399,27 @@ impl World {
             }
             _ => unreachable!("the others belong to the node"),
         }
+    }
+
+    /// A port was told that a message of it failed, which may be told wrongly.
+    fn on_failed(&mut self, key: PortKey, id: u64, reason: FailReason, objection: Option<String>) {
+        self.note(|| format!("{key} is told that message {id} failed: {reason:?}"));
+        self.coverage.add("failure", format!("{reason:?}"), 1);
+        if let Some(what) = objection {
+            return self.oracle.violation("I17", self.now_ns, what);
+        }
+        let excused = match self.oracle.ends(id) {
+            Some((from, Target::Port(to))) => {
+                // A session that never came up fails what was handed to it.
+                let met = from.node == to.node || self.met.contains(&(from.node, to.node));
+                let early = !met && reason == FailReason::NotSent;
+                early || self.excused(from.node, to.node)
+            }
+            Some((from, Target::Service(..))) => {
+                (0..self.plan.nodes).any(|peer| peer != from.node && self.excused(from.node, peer))
+            }
+            None => false,
+        };
+        self.oracle.on_failed(self.now_ns, id, reason, excused);
     }
 }

@@ -4,7 +4,7 @@ use super::World;
 use super::app::draw_range;
 use crate::check::PortKey;
 use crate::content;
-use crate::subject::{FailReason, SendAnswer, To};
+use crate::subject::{FailReason, SendAnswer, To, Wish};
 use crate::workload::EAGER_BYTES;
 use polyrail_proto::address::ServiceRange;
 use std::collections::BTreeSet;
@@ -36,7 +36,8 @@ impl World {
         let local_ns = state.host.local_ns(self.now_ns);
         let Some(subject) = state.subject.as_mut() else { return false };
         let tag = tagged.then_some(content::tag_of(id));
-        let answer = subject.send(local_ns, key.port, To::All(range), class, tag, id, &content);
+        let wish = Wish { class, tag, returns: false, expires_at_ns: None };
+        let answer = subject.send(local_ns, key.port, To::All(range), wish, id, &content);
         if answer == SendAnswer::Accepted {
             let count = owed.len();
             self.oracle.casts.on_sent(self.now_ns, key, range, (class, bytes), owed);

@@ -290,8 +290,8 @@ impl Client {
             Arrival::Message(envelope, offset) => self.release(offset, envelope.len),
             // Its sender will be told that nobody wants it.
             Arrival::Owned(..) | Arrival::Offer { .. } => {}
-            Arrival::Failed(..) | Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Unbound(..) => {}
-            Arrival::Sorted => {}
+            Arrival::Failed(..) | Arrival::Returned(_) | Arrival::Answer(_) | Arrival::Sorted => {}
+            Arrival::Taken(_) | Arrival::Unbound(..) => {}
         }
     }
 

@@ -28,8 +28,7 @@ impl Gathering {
     fn command(&self) -> Command {
         Command::Send {
             to: Destination::Connection(self.id),
-            class: self.class,
-            tag: None,
+            how: (self.class, None).into(),
             body: Body::Spaced(self.start),
             len: self.len,
             cookie: self.cookie,

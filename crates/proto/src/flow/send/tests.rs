@@ -8,7 +8,7 @@ fn flow() -> (SendFlow, SendCredit) {
 }
 
 fn message(n: u64, len: u64) -> Outgoing {
-    Outgoing { buffer: BufferId(n), len, service: None, range: None, tag: None }
+    Outgoing { buffer: BufferId(n), len, service: None, range: None, tag: None, returns: false }
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_message_is_cut_only_where_that_is_worth_a_packet_more() {
     let (service, tag) = (Some(ServiceAddress::new(1, 2)), Some(3));
     let cut = |len: u64, room: usize, packet_room: usize, extra: bool| {
         let (service, tag) = if extra { (service, tag) } else { (None, None) };
-        let message = Outgoing { buffer: BufferId(0), len, service, range: None, tag };
+        let message = Outgoing { buffer: BufferId(0), len, service, range: None, tag, returns: false };
         match piece(0, message, 0, len, room, packet_room) {
             Some(Take::Part { len, .. }) => Some(len as u64),
             Some(Take::Whole { .. }) => Some(len),

@@ -106,7 +106,15 @@ impl Receiver {
 
 /// The header of message `seq` of a flow to us.
 fn head(seq: u32) -> wire::Message {
-    wire::Message { class: FLOW.class as u8, from: FLOW.to, to: FLOW.from, seq, service: None, tag: None }
+    wire::Message {
+        class: FLOW.class as u8,
+        from: FLOW.to,
+        to: FLOW.from,
+        seq,
+        service: None,
+        tag: None,
+        notify: false,
+    }
 }
 
 fn ack_of_unsent() -> Frame<'static> {
@@ -340,7 +348,14 @@ fn a_refusal_fails_the_messages_of_its_flow_unless_there_is_only_no_room() {
     ] {
         let mut receiver = Receiver::new();
         for key in [FLOW, FLOW, other] {
-            let message = Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None };
+            let message = Outgoing {
+                buffer: BufferId(1),
+                len: 8,
+                service: None,
+                range: None,
+                tag: None,
+                returns: false,
+            };
             assert!(receiver.session.send(NOW, key, message));
         }
         let (from, to, class) = (FLOW.from, FLOW.to, FLOW.class as u8);

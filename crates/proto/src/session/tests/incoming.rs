@@ -184,7 +184,15 @@ fn receiver() -> Session {
 
 /// The header of message `seq` of a flow to us.
 fn head(seq: u32) -> wire::Message {
-    wire::Message { class: FLOW.class as u8, from: FLOW.to, to: FLOW.from, seq, service: None, tag: None }
+    wire::Message {
+        class: FLOW.class as u8,
+        from: FLOW.to,
+        to: FLOW.from,
+        seq,
+        service: None,
+        tag: None,
+        notify: false,
+    }
 }
 
 fn announce(session: &mut Session, seq: u32, total: u64) -> (Taken, usize) {
@@ -372,7 +380,7 @@ fn credit_ends_the_wait_of_the_flows_that_it_is_for() {
         assert!(session.send(
             NOW,
             key,
-            Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None }
+            Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None, returns: false }
         ));
         let (from, to, class) = (key.from, key.to, key.class as u8);
         let reason = wire::RefuseReason::NoRoom;

@@ -96,7 +96,8 @@ pub(super) fn fill_window(link: &mut Link, mut bytes: u64) {
 }
 
 pub(super) fn send_by(session: &mut Session, class: Class, bytes: u64) {
-    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None };
+    let message =
+        Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None, returns: false };
     assert!(session.send(NOW, FlowKey { class, ..FLOW }, message));
 }
 
@@ -221,7 +222,14 @@ fn each_packet_confirms_what_it_carried_and_nothing_else() {
     let other = FlowKey { from: PortId(9), ..FLOW };
     let push = |session: &mut Session, key, count| {
         (0..count).for_each(|_| {
-            let message = Outgoing { buffer: BufferId(1), len: 344, service: None, range: None, tag: None };
+            let message = Outgoing {
+                buffer: BufferId(1),
+                len: 344,
+                service: None,
+                range: None,
+                tag: None,
+                returns: false,
+            };
             assert!(session.send(NOW, key, message));
         });
     };

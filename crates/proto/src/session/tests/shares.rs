@@ -21,7 +21,8 @@ fn messages(packets: &[Packet]) -> Vec<(u32, u32, usize)> {
 }
 
 fn send_from(session: &mut Session, from: u32, bytes: u64) {
-    let message = Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None };
+    let message =
+        Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None, returns: false };
     assert!(session.send(NOW, FlowKey { from: PortId(from), ..FLOW }, message));
 }
 
@@ -160,7 +161,8 @@ fn a_flow_that_cannot_send_now_does_not_hold_up_the_others() {
         let mut session = up(1);
         send(&mut session, 8);
         cause(&mut session);
-        let message = Outgoing { buffer: BufferId(1), len: 10, service: None, range: None, tag: None };
+        let message =
+            Outgoing { buffer: BufferId(1), len: 10, service: None, range: None, tag: None, returns: false };
         assert!(session.send(NOW, FlowKey { to: PortId(77), ..FLOW }, message));
         let (_, packets) = poll(&mut session, 0).unwrap();
         assert_eq!(messages(&packets), [(1, 0, 10)], "{name}");
@@ -249,7 +251,8 @@ fn a_flow_whose_window_is_full_is_overtaken() {
     send_from(&mut session, 1, 8);
     let flow = session.sending.flows.get_mut(session.sending.by_key[&FLOW]).unwrap();
     let credit = &mut session.sending.credits.get_mut(flow.credit).unwrap().credit;
-    let message = Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None };
+    let message =
+        Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None, returns: false };
     for _ in 0..limits::REORDER_MESSAGES_MAX {
         assert!(flow.take(NOW, credit, 1_000, 1_000).is_some());
         flow.push(message);

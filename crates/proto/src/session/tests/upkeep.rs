@@ -7,7 +7,7 @@ use crate::link::state::LinkState;
 use crate::wire::Frame;
 
 fn message(bytes: u64) -> Outgoing {
-    Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None }
+    Outgoing { buffer: BufferId(1), len: bytes, service: None, range: None, tag: None, returns: false }
 }
 
 fn key(from: u32, to: u32) -> FlowKey {
@@ -16,7 +16,15 @@ fn key(from: u32, to: u32) -> FlowKey {
 
 /// A message of so many bytes to one of our ports.
 fn head(from: u32, to: u32, seq: u32) -> wire::Message {
-    wire::Message { class: 2, from: PortId(from), to: PortId(to), seq, service: None, tag: None }
+    wire::Message {
+        class: 2,
+        from: PortId(from),
+        to: PortId(to),
+        seq,
+        service: None,
+        tag: None,
+        notify: false,
+    }
 }
 
 fn spec(id: u16, bearer: u8, to: u8) -> LinkSpec {
