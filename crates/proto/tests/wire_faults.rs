@@ -150,13 +150,12 @@ fn table() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
         ("padding of a packet", { let mut p = single(0); p.resize(60, 0); with(p, 56, &[1]) }, Reserved, 56),
         ("unused field of credit", with(single(7), 36, &[1]), Reserved, 36),
         ("unused field of a record", with(single(13), 90, &[1]), Reserved, 90),
-        ("unused flag of a record", with(single(13), 83, &[2]), Reserved, 83),
         ("unused field of a reset", with(reset(), 29, &[1]), Reserved, 29),
         ("unused field of init", with(init(), 100, &[1]), Reserved, 100),
     ]
 }
 
-/// The same of connections, of messages to several, and of digests.
+/// The same of connections, of messages to several, and of names.
 #[rustfmt::skip]
 fn table_of_connections() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
     use Fault::*;
@@ -177,6 +176,7 @@ fn table_of_connections() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
         ("accepted and refused", with(single(22), 36, &[7]), Reserved, 36),
         ("reason of an acceptance", with(single(21), 40, &[1]), Reserved, 40),
         ("unused field of a shutdown", with(single(23), 40, &[1]), Reserved, 40),
+        ("unused flag of a record", with(single(13), 83, &[2]), Reserved, 83),
         ("digest that says nothing known", with(single(26), 25, &[3]), Value, 25),
         ("digest of nobody's log", with(single(26), 32, &[0; 8]), Value, 32),
         ("unused flag of a digest", with(single(26), 25, &[4]), Reserved, 25),

@@ -128,15 +128,7 @@ impl Display for Frame<'_> {
             Frame::PortClosed(control, port) => write!(f, "port-closed #{control} port {port}"),
             Frame::Probe(probe) => show_probe(probe, f),
             Frame::ProbeReply(reply) => show_probe_reply(reply, f),
-            Frame::NameDigest(digest) => {
-                let says = match digest.says {
-                    DigestSays::State => "state",
-                    DigestSays::Anew => "anew",
-                    DigestSays::Again => "again",
-                };
-                let NameDigest { control, origin, incarnation, log_seq, hash, .. } = digest;
-                write!(f, "name-digest #{control} {says} of {origin}/{incarnation} log {log_seq} {hash:x}")
-            }
+            Frame::NameDigest(digest) => show_digest(digest, f),
             Frame::LinkSet(set) => {
                 let status = match set.status {
                     LinkStatus::Active => "active",
@@ -208,6 +200,16 @@ fn show_bearer_state(state: &BearerState, f: &mut Formatter<'_>) -> fmt::Result 
     write!(f, "bearer {} tx {tx} {} rx {rx} {}", state.bearer, state.tx_backlog, state.rx_backlog)?;
     let (window, rate) = (state.rx_window, state.rx_rate);
     write!(f, " window {window} senders {} rate {rate} KB/s seq {}", state.senders, state.seq)
+}
+
+fn show_digest(digest: &NameDigest, f: &mut Formatter<'_>) -> fmt::Result {
+    let says = match digest.says {
+        DigestSays::State => "state",
+        DigestSays::Anew => "anew",
+        DigestSays::Again => "again",
+    };
+    let NameDigest { control, origin, incarnation, log_seq, hash, .. } = digest;
+    write!(f, "name-digest #{control} {says} of {origin}/{incarnation} log {log_seq} {hash:x}")
 }
 
 fn show_bindings(bindings: &Bindings<'_>, f: &mut Formatter<'_>) -> fmt::Result {

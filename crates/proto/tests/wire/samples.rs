@@ -119,14 +119,7 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
     ];
     frames.extend(of_connections());
     frames.extend(to_several());
-    frames.push(Frame::NameDigest(NameDigest {
-        control: 20,
-        says: DigestSays::Again,
-        origin: NodeId(0xB0B),
-        incarnation: Incarnation(44),
-        log_seq: 9,
-        hash: 0x1122_3344_5566_7788,
-    }));
+    frames.push(Frame::NameDigest(name_digest()));
     frames.extend(of_reading());
     frames
 }
@@ -177,6 +170,17 @@ fn of_reading() -> [Frame<'static>; 4] {
         Frame::Consumed(read),
         Frame::Consumed(Consumed { control: 21, rest: Some(Rejected::OwnerDied), ..read }),
     ]
+}
+
+fn name_digest() -> NameDigest {
+    NameDigest {
+        control: 20,
+        says: DigestSays::Again,
+        origin: NodeId(0xB0B),
+        incarnation: Incarnation(44),
+        log_seq: 9,
+        hash: 0x1122_3344_5566_7788,
+    }
 }
 
 /// The first and a later piece of a message to several.
