@@ -29,6 +29,7 @@ const SEEDS: &[(u64, &str)] = &[
     (738, "a node that is stopped before its first turn and then loses itself"),
     (40_715, "senders that wait for the credit of a port that closes"),
     (40_729, "many connections whose applications try again and again"),
+    (1_695, "copies of lost control frames that bred copies"),
 ];
 
 #[test]

@@ -72,6 +72,8 @@ impl Notice {
 struct Pending {
     notice: Notice,
     confirmed: bool,
+    /// It stands among those to be sent again: once, however many copies of it were lost, or copies would breed copies.
+    again: bool,
 }
 
 /// Control frames of one session, both ways.
@@ -79,6 +81,8 @@ struct Pending {
 pub struct Control {
     base: u32,
     pending: VecDeque<Pending>,
+    /// Answers to connections among them.
+    answers: usize,
     sent: u32,
     again: VecDeque<u32>,
     expected: u32,
@@ -103,6 +107,12 @@ impl Control {
         self.pending.len() < limits::CONTROL_FRAMES_MAX
     }
 
+    /// Whether another question may be taken in, which obliges to an answer. Questions of our own do not count: two nodes
+    /// that ask each other as much as they may would else wait for each other for ever.
+    pub fn may_answer(&self) -> bool {
+        self.answers < limits::CONTROL_FRAMES_MAX
+    }
+
     /// Notices that are not confirmed, and those of the peer that wait for earlier ones.
     pub fn lens(&self) -> (usize, usize) {
         (self.pending.len(), self.held.len())
@@ -110,7 +120,8 @@ impl Control {
 
     /// Queues a notice. Callers that produce many ask `has_room` first; single ones always fit.
     pub fn push(&mut self, notice: Notice) {
-        self.pending.push_back(Pending { notice, confirmed: false });
+        self.answers += usize::from(matches!(notice, Notice::Accept(_)));
+        self.pending.push_back(Pending { notice, confirmed: false, again: false });
     }
 
     /// The notice that was queued last, if it has never left: what belongs to it may still join it.
@@ -138,11 +149,12 @@ impl Control {
     pub fn take(&mut self, room: usize) -> Option<(u32, &Notice)> {
         while let Some(&number) = self.again.front() {
             let index = number.wrapping_sub(self.base) as usize;
-            match self.pending.get(index) {
+            match self.pending.get_mut(index) {
                 Some(p) if !p.confirmed => {
                     if p.notice.bytes() > room {
                         return None;
                     }
+                    p.again = false;
                     self.again.pop_front();
                     return Some((number, &self.pending[index].notice));
                 }
@@ -168,7 +180,8 @@ impl Control {
             p.confirmed = true;
         }
         while self.sent > 0 && self.pending.front().is_some_and(|p| p.confirmed) {
-            self.pending.pop_front();
+            let gone = self.pending.pop_front();
+            self.answers -= usize::from(gone.is_some_and(|p| matches!(p.notice, Notice::Accept(_))));
             self.base = self.base.wrapping_add(1);
             self.sent -= 1;
         }
@@ -176,7 +189,8 @@ impl Control {
 
     /// Number `number` was lost on the way.
     pub fn repeat(&mut self, number: u32) {
-        if self.pending.get(number.wrapping_sub(self.base) as usize).is_some_and(|p| !p.confirmed) {
+        let Some(p) = self.pending.get_mut(number.wrapping_sub(self.base) as usize) else { return };
+        if !p.confirmed && !std::mem::replace(&mut p.again, true) {
             self.again.push_back(number);
         }
     }
@@ -272,6 +286,20 @@ mod tests {
         assert_eq!(control.take(100), None);
         control.push(notice(3));
         assert_eq!(control.take(100), Some((3, &notice(3))));
+    }
+
+    #[test]
+    fn however_many_copies_of_a_notice_are_lost_it_goes_out_again_once() {
+        let mut control = Control::default();
+        control.push(notice(0));
+        for _ in 0..3 {
+            assert_eq!(control.take(100), Some((0, &notice(0))));
+            // Each copy that is under way is lost, or copied because its link is suspect.
+            (0..5).for_each(|_| control.repeat(0));
+        }
+        assert_eq!(control.take(100), Some((0, &notice(0))));
+        assert_eq!(control.take(100), None);
+        assert!(!control.ready());
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Session {
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
             // It obliges us to an answer: who confirms none of those gets no more of them.
-            Frame::Connect(c) if !self.control.has_room() && !self.control.is_old(c.control) => Taken::No,
+            Frame::Connect(c) if !self.control.may_answer() && !self.control.is_old(c.control) => Taken::No,
             Frame::Connect(c) => {
                 #[cfg(feature = "planted")]
                 if self.planted == Some(crate::planted::Planted::RepeatedConnect)

@@ -341,6 +341,21 @@ fn a_link_that_was_heard_of_since_is_not_dead_because_its_peer_once_said_so() {
 }
 
 #[test]
+fn who_has_asked_as_much_as_he_may_still_answers() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    for number in 0..limits::CONTROL_FRAMES_MAX as u32 {
+        session.control.push(Notice::PortClosed(PortId(number + 1)));
+    }
+    assert!(!session.control.has_room());
+    let (end, from, to) = (PortId::accepting_end(1), PortId(5), PortId(6));
+    let (class, stream, credit) = (0, false, (0, 0));
+    let connect = wire::Connect { control: 0, end, from, to, class, stream, credit, service: None };
+    with_cx(&config, |cx| assert_eq!(session.frame(cx, 0, &Frame::Connect(connect)), Taken::Yes));
+    assert_eq!(session.control.lens().0, limits::CONTROL_FRAMES_MAX + 1, "the answer is queued");
+}
+
+#[test]
 fn who_asks_for_connections_and_confirms_no_answer_is_not_answered_for_ever() {
     let config = Config::new(NodeId(1), Incarnation(1));
     let mut session = session(&config, &[(Active, 0)]);
