@@ -444,6 +444,12 @@ mod tests {
         assert!(has_socket(own, "tcp", port, "0A"));
         assert!(!has_socket(own, "udp", port, "07"));
         drop(listener);
-        assert!(!has_socket(own, "tcp", port, "0A"));
+        // A process that another test is starting holds a copy of it until it is the other program.
+        let mut looks = 0;
+        while has_socket(own, "tcp", port, "0A") {
+            looks += 1;
+            assert!(looks < 10_000, "it is still there");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
