@@ -83,6 +83,8 @@ pub struct Control {
     pending: VecDeque<Pending>,
     /// Answers to connections among them.
     answers: usize,
+    /// News of closed ports among them.
+    closings: usize,
     sent: u32,
     again: VecDeque<u32>,
     expected: u32,
@@ -113,6 +115,11 @@ impl Control {
         self.answers < limits::CONTROL_FRAMES_MAX
     }
 
+    /// Whether what leaves next may tell of a port that has closed.
+    pub fn tells_of_closing(&self) -> bool {
+        self.closings > 0 && self.ready()
+    }
+
     /// Notices that are not confirmed, and those of the peer that wait for earlier ones.
     pub fn lens(&self) -> (usize, usize) {
         (self.pending.len(), self.held.len())
@@ -121,6 +128,7 @@ impl Control {
     /// Queues a notice. Callers that produce many ask `has_room` first; single ones always fit.
     pub fn push(&mut self, notice: Notice) {
         self.answers += usize::from(matches!(notice, Notice::Accept(_)));
+        self.closings += usize::from(matches!(notice, Notice::PortClosed(_)));
         self.pending.push_back(Pending { notice, confirmed: false, again: false });
     }
 
@@ -180,8 +188,9 @@ impl Control {
             p.confirmed = true;
         }
         while self.sent > 0 && self.pending.front().is_some_and(|p| p.confirmed) {
-            let gone = self.pending.pop_front();
-            self.answers -= usize::from(gone.is_some_and(|p| matches!(p.notice, Notice::Accept(_))));
+            let gone = self.pending.pop_front().map(|p| p.notice);
+            self.answers -= usize::from(matches!(gone, Some(Notice::Accept(_))));
+            self.closings -= usize::from(matches!(gone, Some(Notice::PortClosed(_))));
             self.base = self.base.wrapping_add(1);
             self.sent -= 1;
         }

@@ -397,6 +397,9 @@ impl Session {
     // ----- what goes into a packet ---------------------------------------------------------------------------
 
     fn put_acks(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
+        // What arrived at a port that has closed is confirmed before its sender hears of that (protocol.md §4.13), also if
+        // the confirmation left by another link and is late there.
+        let all = self.links[fill.link].usable() && self.control.tells_of_closing();
         for index in 0..self.links.len() {
             let own = index == fill.link;
             let link = &mut self.links[index];
@@ -404,7 +407,8 @@ impl Session {
             // Another link's acknowledgement travels here only when its own way is in doubt.
             let wanted = if own { due || self.has_more_than_ack(fill) } else { due && !link.usable() };
             let link = &mut self.links[index];
-            if !wanted || !link.received.ack_pending() || link.received.largest().is_none() {
+            let news = wanted && link.received.ack_pending();
+            if !(news || all) || link.received.largest().is_none() {
                 continue;
             }
             let ack = link.received.build(cx.now, link.spec.id);

@@ -413,3 +413,26 @@ fn what_waits_is_reported() {
     session.last_proof_at = NOW + Duration(1);
     assert_eq!(session.last_proof_at(), NOW + Duration(1));
 }
+
+#[test]
+fn who_hears_of_a_closed_port_has_heard_before_what_arrived_there() {
+    let mut session = up(3);
+    for link in &mut session.links[..2] {
+        owe_acknowledgement(&mut link.received);
+        // It left, and may be late on its way.
+        link.received.on_ack_sent(NOW);
+    }
+    session.notify(Notice::LinkSet(LinkId(2), LinkStatus::Active, 7));
+    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0; 0], "other news need not wait for that");
+    session.notify(Notice::PortClosed(PortId(3)));
+    let packets = poll(&mut session, 2).unwrap().1;
+    let frames = packets[0].frames();
+    assert_eq!(acknowledged(&packets), [0, 1], "of each link by which anything came");
+    assert!(matches!(frames[2], Frame::PortClosed(1, PortId(3))), "{frames:?}");
+    session.control.repeat(1);
+    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0, 1], "and again");
+    session.control.confirm(1);
+    session.notify(Notice::LinkSet(LinkId(2), LinkStatus::Active, 8));
+    session.control.confirm(0);
+    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0; 0], "it is known");
+}
