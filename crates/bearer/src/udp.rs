@@ -259,8 +259,18 @@ impl Bearer for UdpBearer {
     }
 
     fn prefer(&mut self, fd: RawFd) -> bool {
-        // Express frames and datagrams are read together.
-        self.express.is_none() && self.sockets.prefer(fd)
+        match &mut self.express {
+            // Without a frame it is ready for an error that is pending, which thorough looks take off.
+            Some(express) if express.fd() == fd => {
+                express.hot = express.has_frame();
+                express.hot
+            }
+            Some(express) => {
+                express.hot = false;
+                self.sockets.prefer(fd)
+            }
+            None => self.sockets.prefer(fd),
+        }
     }
 
     fn recv_beacons(&mut self, batch: &mut RxBatch) -> io::Result<usize> {

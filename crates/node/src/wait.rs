@@ -7,15 +7,16 @@
 //! it sees that somebody else drives, because waking it costs more than the work it would do.
 
 mod driving;
+mod sockets;
 
 use crate::clock::now_ns;
 use crate::engine::{Budget, Engine, Work};
-use polyrail_bearer::Descriptors;
 use polyrail_shm::sync::{AtomicU64, Ordering, fence};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::poll::PollSet;
 use polyrail_sys::timerfd::TimerFd;
+use sockets::DataSockets;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
@@ -56,14 +57,6 @@ pub(crate) enum Slept {
     Done,
 }
 
-/// The sockets that carry data, as of the last look.
-#[derive(Default)]
-struct DataSockets {
-    version: u32,
-    /// With the number of the bearer.
-    fds: Vec<(usize, RawFd)>,
-}
-
 /// What a sleep ends by.
 #[derive(Default)]
 struct Sleep {
@@ -73,6 +66,8 @@ struct Sleep {
     data: Vec<(usize, RawFd)>,
     /// Those of them that ended the last sleep.
     ready: Vec<(usize, RawFd)>,
+    /// All sockets that did, the far ones among them.
+    ended_by: Vec<RawFd>,
 }
 
 /// The engine with what its drivers share.
@@ -80,8 +75,8 @@ pub(crate) struct Drive {
     engine: Mutex<Engine>,
     /// 1 when somebody had something to do and found the engine taken.
     missed: AtomicU64,
-    /// What is rarely ready: beacons, the timer, calls to wake up. The data sockets join when a program asks for a
-    /// descriptor of its own to wait for; until then they are registered only while somebody sleeps.
+    /// What is rarely ready: beacons, the timer, calls to wake up, data sockets that have been silent for long. All data
+    /// sockets join when a program asks for a descriptor of its own to wait for.
     epoll: Epoll,
     timer: TimerFd,
     wake: EventFd,
@@ -92,7 +87,7 @@ pub(crate) struct Drive {
     polling: AtomicU64,
     /// When the sleeper wakes by itself at the latest.
     armed_ns: AtomicU64,
-    /// What the timer is set to; 0: it has fired.
+    /// What the timer is set to; it may have fired then. Changed by whoever has the engine, or to 0 after it has fired.
     timer_ns: AtomicU64,
     /// 1 when `wake` was signalled.
     woken: AtomicU64,
@@ -115,7 +110,7 @@ impl Drive {
                 epoll.add(beacon, index as u64, Interest::READ)?;
             }
         }
-        let data = Mutex::new(data_sockets(&engine));
+        let data = Mutex::new(DataSockets::of(&engine));
         epoll.add(timer.as_raw_fd(), TIMER, Interest::READ)?;
         epoll.add(wake.as_raw_fd(), WAKE, Interest::READ)?;
         Ok(Drive {
@@ -152,8 +147,8 @@ impl Drive {
     /// The kernel has no memory for it.
     pub(crate) fn fd(&self) -> io::Result<RawFd> {
         if self.data_joined.get().is_none() {
-            let data = self.data.lock().unwrap_or_else(|e| e.into_inner());
-            self.join(&data)?;
+            let mut data = self.data();
+            data.join(&self.epoll)?;
             let _ = self.data_joined.set(());
             drop(data);
             // The program may sleep before it has driven once: let it drive.
@@ -162,29 +157,13 @@ impl Drive {
         Ok(self.epoll.as_raw_fd())
     }
 
-    /// Lets the data sockets wake whoever waits on the descriptor. One that closed has left by itself.
-    fn join(&self, data: &DataSockets) -> io::Result<()> {
-        for &(index, fd) in &data.fds {
-            match self.epoll.add(fd, index as u64, Interest::READ) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+    fn data(&self) -> MutexGuard<'_, DataSockets> {
+        self.data.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Takes notice of sockets that came and went; whether there were any.
     fn refresh(&self, engine: &Engine) -> bool {
-        let mut data = self.data.lock().unwrap_or_else(|e| e.into_inner());
-        if data.version == engine.fds_version() {
-            return false;
-        }
-        *data = data_sockets(engine);
-        if self.data_joined.get().is_some() {
-            // It fails for want of kernel memory only: what the new socket gets is then found by other events.
-            let _ = self.join(&data);
-        }
-        true
+        self.data().refresh(engine, &self.epoll)
     }
 
     fn turn(&self, mut engine: MutexGuard<'_, Engine>, now_ns: u64, budget: Budget) -> Work {
@@ -193,7 +172,7 @@ impl Drive {
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
         let polling = self.polling.load(Ordering::Relaxed);
         if polling != NOBODY {
-            self.arm(&engine, work);
+            self.arm(&engine, work, now_ns);
             // A doorbell does not wake who sleeps on descriptors.
             if work.rang && polling == Sleeper::Port as u64 {
                 self.wake();
@@ -233,9 +212,10 @@ impl Drive {
             return Slept::NoSeat;
         }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
-        let (work, until_ns) = {
+        let work = {
             let mut engine = self.lock();
-            let work = engine.turn(now_ns(), Budget::SLEEPY);
+            let now_ns = now_ns();
+            let work = engine.turn(now_ns, Budget::SLEEPY);
             let deadline_ns = work.next_deadline_ns.unwrap_or(u64::MAX);
             // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
             self.armed_ns.store(deadline_ns, Ordering::Relaxed);
@@ -243,9 +223,10 @@ impl Drive {
             self.refresh(&engine);
             self.watch(&engine, &mut sleep);
             if self.data_joined.get().is_some() {
-                self.hand_over(&engine, work, now_ns());
+                self.hand_over(&engine, work, now_ns);
             }
-            (work, until_ns.unwrap_or(u64::MAX).min(deadline_ns))
+            self.set_timer_by(now_ns, until_ns.unwrap_or(u64::MAX).min(deadline_ns));
+            work
         };
         // Fence `seat.bell`, sleeper's end: either whoever tells us something sees us in the seat, or we see it now. (The
         // other end is the doorbell's own fence.)
@@ -254,7 +235,7 @@ impl Drive {
         // Handing over may have taken the call to end for one that was answered by the turn.
         let ends = who == Sleeper::Other && self.is_stopping();
         if !is_done && !ends && work.drained && work.done == 0 && !self.has_missed() {
-            let rare = self.sleep(&mut sleep, until_ns);
+            let rare = self.sleep(&mut sleep);
             awake();
             let mut engine = self.lock();
             let now_ns = now_ns();
@@ -271,34 +252,37 @@ impl Drive {
 
     /// Lists what ends a sleep: the rare events first.
     fn watch(&self, engine: &Engine, sleep: &mut Sleep) {
+        let full: Vec<RawFd> = engine.full_fds().collect();
+        let mut data = self.data();
+        data.note_sleep(&self.epoll, &sleep.ended_by);
+        sleep.ended_by.clear();
+        sleep.data.clear();
+        sleep.data.extend(data.near(&full));
         sleep.set.clear();
         sleep.set.add(self.epoll.as_raw_fd(), false);
-        sleep.data.clear();
-        sleep.data.extend_from_slice(&self.data.lock().unwrap_or_else(|e| e.into_inner()).fds);
-        let full: Vec<RawFd> = engine.full_fds().collect();
         for &(_, fd) in &sleep.data {
             sleep.set.add(fd, full.contains(&fd));
         }
     }
 
     /// Sleeps; whether it ended, among others, by one of the rare events.
-    fn sleep(&self, sleep: &mut Sleep, until_ns: u64) -> bool {
-        let Sleep { set, data, ready } = sleep;
-        let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns()));
+    fn sleep(&self, sleep: &mut Sleep) -> bool {
+        let Sleep { set, data, ready, ended_by } = sleep;
         // An interrupted sleep is as good as an ended one.
-        let _ = set.wait(timeout_ns);
+        let _ = set.wait(None);
         let rare = set.is_ready(0);
         let sockets = data.iter().enumerate();
         ready.clear();
         ready.extend(sockets.filter(|(at, _)| set.is_ready(at + 1)).map(|(_, socket)| *socket));
+        ended_by.extend(ready.iter().map(|(_, fd)| *fd));
         if rare {
-            self.clear_rare();
+            self.clear_rare(ended_by);
         }
         rare
     }
 
-    /// Takes notice of the timer and of calls to wake up.
-    fn clear_rare(&self) {
+    /// Takes notice of the timer and of calls to wake up; `far` gets the sockets that have something.
+    fn clear_rare(&self, far: &mut Vec<RawFd>) {
         let mut events = Events::new(16);
         let _ = self.epoll.wait(&mut events, Some(0));
         for event in events.iter() {
@@ -311,18 +295,32 @@ impl Drive {
                     self.woken.store(0, Ordering::Relaxed);
                     self.wake.clear();
                 }
-                _ => {}
+                token => far.extend(sockets::socket_of(token)),
             }
         }
     }
 
+    /// Has the timer end a sleep at `at_ns` or before. One that is set to an earlier moment is left so: a sleep that it ends
+    /// for nothing costs less than to set it anew for each, as deadlines move on with each message.
+    fn set_timer_by(&self, now_ns: u64, at_ns: u64) {
+        let set_ns = self.timer_ns.load(Ordering::Relaxed);
+        if at_ns != u64::MAX && !(now_ns..=at_ns).contains(&set_ns) {
+            self.timer_ns.store(at_ns, Ordering::Relaxed);
+            let _ = self.timer.set(at_ns.max(1));
+        }
+    }
+
     /// Tells a sleeping poller what has changed: a deadline that is earlier, a bearer whose room it should watch for.
-    fn arm(&self, engine: &Engine, work: Work) {
+    fn arm(&self, engine: &Engine, work: Work, now_ns: u64) {
         let at = work.next_deadline_ns.unwrap_or(u64::MAX);
         if at < self.armed_ns.load(Ordering::Relaxed) {
             self.armed_ns.store(at, Ordering::Relaxed);
-            self.timer_ns.store(at.max(1), Ordering::Relaxed);
-            let _ = self.timer.set(at.max(1));
+            if (1..now_ns).contains(&self.timer_ns.load(Ordering::Relaxed)) {
+                // It has fired, and whoever is about to wake for it would not, were it set anew.
+                self.wake();
+            } else {
+                self.set_timer_by(now_ns, at);
+            }
         }
         let wanted = blocked_bits(engine);
         let unwatched = wanted & !self.watched.load(Ordering::Relaxed) != 0;
@@ -386,11 +384,6 @@ impl Drive {
         self.left_seat();
         self.wake();
     }
-}
-
-fn data_sockets(engine: &Engine) -> DataSockets {
-    let of = |(index, fds): (usize, Descriptors)| fds.data.into_iter().map(move |fd| (index, fd));
-    DataSockets { version: engine.fds_version(), fds: engine.fds().flat_map(of).collect() }
 }
 
 /// The bearers without room, one bit each.

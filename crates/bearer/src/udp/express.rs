@@ -168,6 +168,11 @@ impl Express {
         found
     }
 
+    /// Whether anything is in the ring.
+    pub fn has_frame(&mut self) -> bool {
+        self.socket.peek().is_some()
+    }
+
     /// Notes that the datagrams were read, but not to their end, which may never come: whether the next frame, if it
     /// waits for that, has waited long enough.
     pub fn has_waited(&mut self) -> bool {

@@ -85,6 +85,42 @@ fn no_packet_overtakes_a_train() {
     assert!(frames(&b).1 > before + 50, "frames were among them");
 }
 
+/// Which descriptors have something, by their places, and what is read by looking only there.
+fn receive_where_ready(bearer: &mut UdpBearer) -> (Vec<usize>, Vec<Vec<u8>>) {
+    let (epoll, mut events) = (Epoll::new().unwrap(), Events::new(8));
+    let fds = bearer.fds().data;
+    fds.iter().enumerate().for_each(|(at, fd)| epoll.add(*fd, at as u64, Interest::READ).unwrap());
+    epoll.wait(&mut events, Some(1_000_000_000)).unwrap();
+    let (mut batch, mut got) = (RxBatch::new(8), Vec::new());
+    let ready: Vec<usize> = events.iter().map(|event| event.token as usize).collect();
+    for at in &ready {
+        assert!(bearer.prefer(fds[*at]));
+        batch.clear();
+        bearer.recv(&mut batch, false).unwrap();
+        got.extend(batch.iter().map(|group| group.bytes.to_vec()));
+    }
+    (ready, got)
+}
+
+#[test]
+fn what_has_come_is_found_where_the_system_says_that_something_has() {
+    let claim = "what_has_come_is_found_where_the_system_says_that_something_has";
+    let Some((_veth, mut a, mut b)) = pair(claim) else { return };
+    exchange(&mut a, &mut b, ENOUGH);
+    let (packets, before) = (b.fds().data.len() - 1, frames(&b).1);
+    for round in 0..300u64 {
+        let bytes = numbered(64, round);
+        send_ok(&mut a, b.local().address, &Train::new(&bytes, 64));
+        let sent = frames(&b).1;
+        let (ready, got) = receive_where_ready(&mut b);
+        assert_eq!(got, [&bytes[..]]);
+        assert_eq!(ready, if frames(&b).1 > sent { [packets] } else { [ready[0]] });
+        exchange(&mut b, &mut a, 1);
+    }
+    assert!((before + 200..before + 598).contains(&frames(&b).1), "frames and datagrams");
+    assert!(!b.prefer(-1));
+}
+
 #[test]
 fn where_frames_vanish_datagrams_take_over() {
     let Some((veth, mut a, mut b)) = pair("where_frames_vanish_datagrams_take_over") else { return };
@@ -233,6 +269,7 @@ fn an_interface_that_goes_down_keeps_nobody_awake() {
     };
     veth.host(0).ip("link set va down");
     assert!(is_ready(), "the error is pending");
+    assert!(!a.prefer(packets), "there is no frame");
     for _ in 0..100 {
         receive_now(&mut a);
     }

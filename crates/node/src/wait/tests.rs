@@ -5,7 +5,8 @@ use super::driving::CATCH_UPS_MAX;
 use super::*;
 use crate::engine::{Client, client::Exchange};
 use polyrail_bearer::{
-    Address, Bearer, Capabilities, MemoryBearer, MemoryHub, Network, Notice, RxBatch, SendOutcome, Transmit,
+    Address, Bearer, Capabilities, Descriptors, MemoryBearer, MemoryHub, Network, Notice, RxBatch,
+    SendOutcome, Transmit,
 };
 use polyrail_proto::Config;
 use polyrail_proto::address::{Scope, ServiceRange};
@@ -298,9 +299,48 @@ fn what_ended_one_sleep_does_not_end_the_next() {
     world.sleep("a call", |world| world.drive.wake());
     assert!(world.sleeps_on());
     // Far enough away to be slept for.
-    world.drive.timer.set(now_ns() + 1_000_000).unwrap();
+    world.drive.set_timer_by(now_ns(), now_ns() + 1_000_000);
     world.sleep("a timer", |_| {});
     assert!(world.sleeps_on());
+}
+
+#[test]
+fn the_timer_is_left_at_an_earlier_moment_unless_that_is_over() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    let (world, now) = (World::new(), now_ns());
+    let set = |now_ns, at_ns| {
+        world.drive.set_timer_by(now_ns, at_ns);
+        world.drive.timer_ns.load(Ordering::Relaxed) - now
+    };
+    assert_eq!(set(now, now + 2 * HOUR_NS), 2 * HOUR_NS);
+    assert_eq!(set(now, now + 3 * HOUR_NS), 2 * HOUR_NS);
+    assert_eq!(set(now, u64::MAX), 2 * HOUR_NS);
+    assert_eq!(set(now, now + HOUR_NS), HOUR_NS);
+    assert_eq!(set(now + 2 * HOUR_NS, now + 3 * HOUR_NS), 3 * HOUR_NS);
+}
+
+#[test]
+fn who_is_about_to_wake_by_the_timer_is_woken_though_another_deadline_comes() {
+    let (world, now) = (World::new(), now_ns());
+    world.drive.set_timer_by(now, now + 1);
+    world.drive.armed_ns.store(u64::MAX, Ordering::Relaxed);
+    let work = Work { next_deadline_ns: Some(now + PATIENCE_NS), ..Work::default() };
+    world.drive.arm(&world.drive.lock(), work, now + 2);
+    let slept = world.drive.poll(Sleeper::Port, Some(now + PATIENCE_NS / 2), &mut || false, &|| ());
+    assert_eq!(slept, Slept::Over);
+    assert!(now_ns() < now + PATIENCE_NS / 2, "it slept on");
+}
+
+#[test]
+fn a_sleep_ends_in_time_whatever_the_one_before_waited_for() {
+    let world = World::new();
+    for wait_ns in [3_000_000, 1_000_000, 2_000_000, 4_000_000] {
+        let until = now_ns() + wait_ns;
+        while now_ns() < until {
+            assert_eq!(world.drive.poll(Sleeper::Port, Some(until), &mut || false, &|| ()), Slept::Over);
+        }
+        assert!(now_ns() < until + PATIENCE_NS, "it slept on");
+    }
 }
 
 #[test]
