@@ -9,10 +9,18 @@ mod riders;
 mod shares;
 mod upkeep;
 
+use super::credit::initial_given;
+use super::flows::CLOSED_PORTS_MAX;
+use super::serving::Serving;
+use super::timers::{DOUBT, UNANSWERED};
 use super::*;
+use crate::error::Failure;
+use crate::flow::Class;
+use crate::flow::send::Outgoing;
 use crate::id::BufferId;
+use crate::link::state::LinkEvent;
 use crate::train::{Piece, Train};
-use crate::wire::PacketType;
+use crate::wire::{LinkStatus, PacketType};
 use LinkStatus::{Active, Drain, Standby};
 
 /// What every request for memory gets.
