@@ -2,15 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../../node/tests/local/mod.rs"]
+mod local;
+
+use local::{PATIENCE, address};
 use polyrail::{Config, Connect, Node, Port, Scope, ServiceAddress};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1_000, 1);
-/// No wait takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A control socket that vanishes with the value.
 struct Socket(PathBuf);
@@ -32,8 +33,7 @@ fn ask(socket: &Socket, words: &[&str]) -> Value {
 }
 
 fn node(name: &str, peers: &[String], socket: &Socket) -> Node {
-    let config = Config::new().insecure().name(name).interfaces(["lo"]).discovery(false);
-    Node::embed(config.peers(peers).control(&socket.0)).expect("a node")
+    local::node(Config::new().name(name).control(&socket.0), peers)
 }
 
 /// Nodes alpha, which asks, and beta, which listens; their ports, and alpha's control socket.
@@ -42,10 +42,7 @@ fn two_nodes(test: &str) -> ([Node; 2], [Port; 2], Socket) {
         |name| Socket(std::env::temp_dir().join(format!("polyrail-{test}-{}-{name}", std::process::id())));
     let (asking, answering) = (socket("alpha"), socket("beta"));
     let beta = node("beta", &[], &answering);
-    let bearers = beta.status().bearers;
-    let address =
-        bearers.iter().find(|bearer| bearer.address.starts_with("127.")).expect("lo has an address");
-    let alpha = node("alpha", std::slice::from_ref(&address.address), &asking);
+    let alpha = node("alpha", &[address(&beta)], &asking);
     let (client, server) = (alpha.port().expect("a port"), beta.port().expect("a port"));
     server.bind(SERVICE, Scope::Cluster).expect("bound");
     server.listen(8).expect("it listens");

@@ -1,22 +1,24 @@
-//! Ports: where a thread sends and receives.
+//! Ports: where a thread sends and receives. Here is what a port is, how it sends and how it waits.
+
+mod names;
+mod pace;
+mod receive;
 
 use crate::clock::now_ns;
 use crate::config::Wait;
 use crate::engine::Client;
-use crate::engine::admission_answers as answers;
 use crate::engine::client::gathering::{GATHERED_BYTES_MAX, Gathered};
 use crate::engine::client::{Arrival, Envelope, Returned};
-use crate::error::{BindError, Error, ErrorCode, RecvError, SendError};
-use crate::message::Message;
+use crate::error::{Error, ErrorCode, SendError};
 use crate::node::Shared;
 use crate::readiness::Readiness;
 use crate::wait::{Sleeper, Slept};
-use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use pace::Pace;
+use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_proto::service::Lookup;
 use polyrail_shm::Buffer;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -48,69 +50,6 @@ pub struct Port {
     readiness: OnceCell<Readiness>,
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
-}
-
-/// Decides when a sending thread drives the engine: at once, or, while it sends as fast as it can, once per batch.
-#[derive(Default)]
-struct Pace {
-    /// Messages since the engine was driven last, and their bytes.
-    messages: u32,
-    bytes: usize,
-    driven_at_ns: u64,
-    /// Batches in a row that followed each other closely.
-    close: u32,
-    /// When the last write of a stream returned.
-    written_ns: u64,
-    /// Writes of streams in a row that followed each other closely.
-    writes: u32,
-}
-
-/// Sends this far apart (nanoseconds) are a flood.
-const FLOOD_GAP_NS: u64 = 1_500;
-/// Close sends in a row that make a flood.
-const FLOOD_RUN: u32 = 16;
-/// In a flood the engine is driven after so many messages, so many bytes, or so long.
-const BATCH_MESSAGES: u32 = 192;
-const BATCH_BYTES: usize = 48 * 1024;
-const BATCH_SPAN_NS: u64 = 25_000;
-
-impl Pace {
-    /// The time if the engine should be driven now that a message of `bytes` was handed in.
-    fn wants_drive(&mut self, bytes: usize) -> Option<u64> {
-        self.messages += 1;
-        self.bytes += bytes;
-        if self.close < FLOOD_RUN {
-            let now = now_ns();
-            self.close =
-                if now.saturating_sub(self.driven_at_ns) < FLOOD_GAP_NS { self.close + 1 } else { 0 };
-            return Some(now);
-        }
-        if self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES {
-            return Some(now_ns());
-        }
-        if self.messages.is_multiple_of(16) {
-            let now = now_ns();
-            let span = now.saturating_sub(self.driven_at_ns);
-            if span > FLOOD_GAP_NS * self.messages as u64 {
-                self.close = 0;
-                return Some(now);
-            }
-            return (span > BATCH_SPAN_NS).then_some(now);
-        }
-        None
-    }
-
-    /// Notes that a write of a stream begins; whether its writer has hardly done anything else for a while.
-    fn note_write(&mut self) -> bool {
-        let close = now_ns().saturating_sub(self.written_ns) < FLOOD_GAP_NS;
-        self.writes = if close { self.writes.saturating_add(1) } else { 0 };
-        self.writes >= FLOOD_RUN
-    }
-
-    fn driven(&mut self) {
-        (self.messages, self.bytes) = (0, 0);
-        self.driven_at_ns = now_ns();
-    }
 }
 
 /// Largest slice that is copied into the arena; longer ones get a buffer of their own.
@@ -160,132 +99,6 @@ impl Port {
         let readiness = Readiness::new(self.shared.drive.fd()?)?;
         self.shared.drive.engine().watch_port(self.address.port, readiness.told());
         Ok(self.readiness.get_or_init(|| readiness).fd())
-    }
-
-    // ----- names ---------------------------------------------------------------------------------------------
-
-    /// Makes this port one that serves `range`. A port may have several bindings, and several ports may serve one
-    /// service: they share its messages.
-    pub fn bind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
-        self.bind_weighted(range, scope, 1)
-    }
-
-    /// The same with a share among the bindings of one service: of weights 1 and 3, the second gets three of four messages.
-    /// 0 counts as 1.
-    pub fn bind_weighted(
-        &self,
-        range: impl Into<ServiceRange>,
-        scope: Scope,
-        weight: u8,
-    ) -> Result<(), BindError> {
-        let range = range.into();
-        self.ask_to_bind(|client| client.bind_weighted(range, scope, weight).is_ok())
-    }
-
-    /// Makes this port the only one that serves `range`: of all that this node knows of in the cluster, or, if the scope is
-    /// the node, of those of this node. From then on nobody who knows of it can bind any of the range.
-    ///
-    /// Two nodes can't see what they do at the same time, or while they can't hear each other. When they do, one of two such
-    /// bindings is taken back, and the port that had it is told by the next [`Port::recv`]: [`RecvError::Unbound`].
-    ///
-    /// # Errors
-    /// [`BindError::Taken`] if somebody is known to have bound any of the range.
-    pub fn bind_exclusive(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
-        let range = range.into();
-        self.ask_to_bind(|client| client.bind_exclusive(range, scope).is_ok())
-    }
-
-    /// Takes one binding back.
-    pub fn unbind(&self, range: impl Into<ServiceRange>, scope: Scope) -> Result<(), BindError> {
-        let range = range.into();
-        self.ask_to_bind(|client| client.unbind(range, scope).is_ok())
-    }
-
-    fn ask_to_bind(&self, ask: impl Fn(&mut Client) -> bool) -> Result<(), BindError> {
-        if self.shared.drive.is_forked() {
-            return Err(BindError::Forked);
-        }
-        let mut asked = false;
-        let mut answer = None;
-        self.wait_until(None, |port| {
-            let mut client = port.client.borrow_mut();
-            asked = asked || ask(&mut client);
-            while let Some(arrival) = client.poll_fresh() {
-                match arrival {
-                    Arrival::Answer(code) => {
-                        answer = Some(Ok(code));
-                        break;
-                    }
-                    Arrival::Taken(by) => {
-                        answer = Some(Err(by));
-                        break;
-                    }
-                    other => client.keep(other),
-                }
-            }
-            answer.is_some()
-        });
-        match answer {
-            Some(Ok(answers::OK)) => Ok(()),
-            Some(Ok(answers::RESERVED)) => Err(BindError::Reserved),
-            Some(Ok(answers::INVERTED)) => Err(BindError::Inverted),
-            Some(Ok(answers::NOT_BOUND)) => Err(BindError::NotBound),
-            Some(Ok(_)) => Err(BindError::TooMany),
-            Some(Err(by)) => Err(BindError::Taken { by }),
-            None => Err(BindError::Closed),
-        }
-    }
-
-    /// Waits until somebody has bound `service`.
-    pub fn wait_for(&self, service: ServiceAddress, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.shared.drive.is_forked() {
-            return Err(Error::Forked);
-        }
-        let mut generation = u64::MAX;
-        let mut found = false;
-        self.wait_until(deadline(timeout), |port| {
-            let engine = port.shared.drive.engine();
-            let table = engine.core().table();
-            if table.generation() != generation {
-                generation = table.generation();
-                found = !table.lookup(service).is_empty();
-            }
-            found
-        });
-        if found {
-            return Ok(());
-        }
-        Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
-    }
-
-    /// Sets how this port chooses among those that serve what it sends to, from the next message on;
-    /// [`Lookup::LocalFirst`] at first.
-    pub fn set_lookup(&self, lookup: Lookup) {
-        if self.shared.drive.is_forked() {
-            return;
-        }
-        // What was sent before is chosen as it was meant then.
-        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
-        self.shared.drive.engine().set_lookup(self.address.port, lookup);
-    }
-
-    /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no
-    /// longer knows those taken back: whoever is told of a service after this finds it. A node that is lost meanwhile is
-    /// not waited for; one that joins later learns them before it can be reached by name.
-    ///
-    /// # Errors
-    /// Time is up; the message names who does not know them yet.
-    pub fn await_known(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.shared.drive.is_forked() {
-            return Err(Error::Forked);
-        }
-        let barrier = self.shared.drive.engine().begin_barrier(self.address.port);
-        self.wait_until(deadline(timeout), |port| port.shared.drive.engine().is_past(barrier));
-        let behind = self.shared.drive.engine().end_barrier(barrier);
-        match &behind[..] {
-            [] => Ok(()),
-            names => Err(Error::TimedOut(format!("; not all bindings are known to {}", names.join(", ")))),
-        }
     }
 
     // ----- sending -------------------------------------------------------------------------------------------
@@ -512,158 +325,6 @@ impl Port {
         self.failures.borrow_mut().pop_front()
     }
 
-    // ----- receiving -----------------------------------------------------------------------------------------
-
-    /// The next message; waits for it.
-    pub fn recv(&self) -> Result<Message<'_>, RecvError> {
-        loop {
-            if let Some(message) = self.recv_until(None)? {
-                return Ok(message);
-            }
-        }
-    }
-
-    /// The next message, or `None` after `timeout`.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        self.recv_until(Some(timeout))
-    }
-
-    /// The next message among those that came with the last one: looks for no more, so that it costs nothing when there
-    /// is none. (A large message among them is fetched, which may take a while.)
-    pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, RecvError> {
-        self.next()
-    }
-
-    /// The next message if one is here or at the door.
-    pub fn try_recv(&self) -> Result<Option<Message<'_>>, RecvError> {
-        if let Some(message) = self.next()? {
-            return Ok(Some(message));
-        }
-        if self.shared.drive.is_forked() {
-            return Err(RecvError::Forked);
-        }
-        self.drive();
-        let next = self.next()?;
-        if next.is_none()
-            && let Some(readiness) = self.readiness.get()
-        {
-            readiness.clear();
-            return self.next();
-        }
-        Ok(next)
-    }
-
-    /// The next message, copied to the front of `into`; its length, which may be larger than what was copied.
-    pub fn recv_into(&self, into: &mut [u8]) -> Result<usize, RecvError> {
-        let message = self.recv()?;
-        let len = message.len().min(into.len());
-        into[..len].copy_from_slice(&message.bytes()[..len]);
-        Ok(message.len())
-    }
-
-    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, RecvError> {
-        if let Some(message) = self.next()? {
-            return Ok(Some(message));
-        }
-        if self.shared.drive.is_forked() {
-            return Err(RecvError::Forked);
-        }
-        let until_ns = deadline(timeout);
-        loop {
-            let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
-            if let Some(message) = self.next()? {
-                return Ok(Some(message));
-            }
-            if !arrived {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The next message among what has arrived; everything else is put where it belongs.
-    fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
-        self.take_returns();
-        loop {
-            let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
-            match arrival {
-                Arrival::Message(envelope, offset) => {
-                    self.note_taken(&envelope);
-                    let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
-                    return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
-                }
-                Arrival::Owned(envelope, buffer) => {
-                    self.note_taken(&envelope);
-                    return Ok(Some(Message::owned(self, envelope, buffer)));
-                }
-                Arrival::Offer { len, offer, from } => {
-                    if let Err(error) = self.accept_offer(len, offer) {
-                        self.client.borrow_mut().keep_offer(len, offer, from);
-                        return Err(error);
-                    }
-                }
-                Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
-                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
-                Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
-                Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Sorted => {}
-            }
-        }
-    }
-
-    /// The program gets a message. If its sender waits to hear of that, it is told now, for the program may be busy with it
-    /// for long; unless more is here, for which it will be back.
-    #[inline]
-    fn note_taken(&self, envelope: &Envelope) {
-        if envelope.notify && !self.client.borrow_mut().has_arrivals() {
-            self.shared.drive.inline();
-        }
-    }
-
-    /// Finds memory for a large message whose turn it is.
-    pub(crate) fn accept_offer(&self, len: u64, offer: (u32, u32)) -> Result<(), RecvError> {
-        let max = self.shared.config.message_bytes_max as u64;
-        if len > max {
-            return Err(RecvError::TooLarge { len, max });
-        }
-        let Ok(buffer) = self.shared.pool.alloc(len as usize) else { return Err(RecvError::Memory(len)) };
-        let mut slot = Some(buffer);
-        self.wait_until(None, |port| {
-            let Some(buffer) = slot.take() else { return true };
-            slot = port.client.borrow_mut().accept(offer, buffer).err();
-            slot.is_none()
-        });
-        self.drive();
-        Ok(())
-    }
-
-    /// A message was dropped. Its port may be in the middle of a verb, so that the memory is given back at the next.
-    pub(crate) fn give_back(&self, envelope: &Envelope, offset: Option<u64>) {
-        match self.client.try_borrow_mut() {
-            Ok(mut client) => client.give_back(envelope, offset),
-            Err(_) => self.returns.borrow_mut().push((*envelope, offset)),
-        }
-    }
-
-    /// The same for a message that came back.
-    pub(crate) fn drop_returned(&self, returned: Returned) {
-        match self.client.try_borrow_mut() {
-            Ok(mut client) => client.drop_returned(returned),
-            Err(_) => self.dropped.borrow_mut().push(returned),
-        }
-    }
-
-    pub(crate) fn take_returns(&self) {
-        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() {
-            return;
-        }
-        let mut client = self.client.borrow_mut();
-        for returned in self.dropped.borrow_mut().drain(..) {
-            client.drop_returned(returned);
-        }
-        for (envelope, offset) in self.returns.borrow_mut().drain(..) {
-            client.give_back(&envelope, offset);
-        }
-    }
-
     // ----- waiting -------------------------------------------------------------------------------------------
 
     /// Lets what `send` sends wait for what is handed in after it.
@@ -689,7 +350,7 @@ impl Port {
         } else {
             self.send_with(to, class, None, bytes, timeout)
         };
-        self.pace.borrow_mut().written_ns = now_ns();
+        self.pace.borrow_mut().note_written();
         written
     }
 
@@ -718,12 +379,12 @@ impl Port {
     /// Has the engine take what was handed in.
     pub(crate) fn hand_in(&self) {
         self.shared.drive.send(now_ns());
-        self.pace.borrow_mut().close = 0;
+        self.pace.borrow_mut().pause();
     }
 
     pub(crate) fn drive(&self) {
         self.shared.drive.inline();
-        self.pace.borrow_mut().close = 0;
+        self.pace.borrow_mut().pause();
     }
 
     /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first.

@@ -1,25 +1,18 @@
 //! Who has waited until its bindings are known may tell others of them at once.
 
+mod local;
+
+use local::{PATIENCE, address};
 use polyrail::{Config, Error, Node, Progress, Scope, ServiceAddress};
 use std::sync::mpsc;
 use std::time::Duration;
-
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn service(instance: u32) -> ServiceAddress {
     ServiceAddress::new(1000, instance)
 }
 
 fn node(progress: Progress, name: &str, peers: &[String]) -> Node {
-    let config = Config::new().insecure().interfaces(["lo"]).discovery(false).progress(progress);
-    Node::embed(config.name(name).peers(peers)).unwrap()
-}
-
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
+    local::node(Config::new().progress(progress).name(name), peers)
 }
 
 fn knows(node: &Node, instance: u32) -> bool {

@@ -1,5 +1,8 @@
 //! Connections between two nodes, and inside one: how they begin, what they carry, how they end.
 
+mod local;
+
+use local::{PATIENCE, address, node};
 use polyrail::{
     Class, Config, Connect, Connection, ConnectionError, Disconnect, Node, Port, Scope, SendError,
     ServiceAddress,
@@ -9,21 +12,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn node(peers: &[String]) -> Node {
-    let config = Config::new().insecure().interfaces(["lo"]).discovery(false);
-    Node::embed(config.peers(peers)).unwrap()
-}
 
 /// A port that listens as [`SERVICE`] on one node, and a port that knows of it on another.
 fn two_nodes() -> ([Node; 2], Port, Port) {
-    let server = node(&[]);
-    let bearers = server.status().bearers;
-    let address =
-        bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap().address.clone();
-    let client = node(&[address]);
+    let server = node(Config::new(), &[]);
+    let client = node(Config::new(), &[address(&server)]);
     let ports = (listening(&server, 128), client.port().unwrap());
     ports.1.wait_for(SERVICE, Some(PATIENCE)).unwrap();
     ([server, client], ports.0, ports.1)
@@ -218,7 +211,7 @@ fn nobody_there_is_told_at_once_each_in_its_way() {
 
 #[test]
 fn a_full_backlog_refuses_and_accepting_makes_room() {
-    let node = node(&[]);
+    let node = node(Config::new(), &[]);
     let server = listening(&node, 2);
     let client = node.port().unwrap();
     let at_once = Connect { accepted_within: None, ..Connect::default() };
@@ -311,7 +304,7 @@ fn a_lost_node_is_told_to_everyone_who_was_connected_with_it() {
 
 #[test]
 fn both_ends_may_be_of_one_node_and_even_of_one_port() {
-    let node = node(&[]);
+    let node = node(Config::new(), &[]);
     let server = listening(&node, 8);
     let client = node.port().unwrap();
     for client in [&client, &server] {

@@ -7,21 +7,16 @@ mod file_server;
 #[path = "../examples/request_reply.rs"]
 mod request_reply;
 
+mod local;
+
+use local::{PATIENCE, address, node};
 use polyrail::{Config, Node};
 use std::thread;
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two nodes on the loopback interface, the second of which knows the first.
 fn two_nodes() -> [Node; 2] {
-    let node = |peers: Vec<String>| {
-        Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
-    };
-    let first = node(vec![]);
-    let bearers = first.status().bearers;
-    let own = bearers.into_iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    let second = node(vec![own.address]);
+    let first = node(Config::new(), &[]);
+    let second = node(Config::new(), &[address(&first)]);
     [first, second]
 }
 

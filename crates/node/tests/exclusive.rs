@@ -1,26 +1,16 @@
 //! A service that is to have one port only.
 
+mod local;
+
+use local::{PATIENCE, address, node};
 use polyrail::{BindError, Config, Node, Port, RecvError, Scope, ServiceAddress, ServiceRange};
-use std::time::Duration;
 
 const RANGE: ServiceRange = ServiceRange::new(1000, 5, 9);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn node(peers: &[String]) -> Node {
-    Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
-}
-
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
-}
 
 #[test]
 fn whoever_comes_second_is_told_who_was_first() {
-    let a = node(&[]);
-    let b = node(&[address(&a)]);
+    let a = node(Config::new(), &[]);
+    let b = node(Config::new(), &[address(&a)]);
     let (first, second) = (a.port().unwrap(), b.port().unwrap());
     first.bind_exclusive(RANGE, Scope::Cluster).unwrap();
     let other = a.port().unwrap();
@@ -38,10 +28,10 @@ fn whoever_comes_second_is_told_who_was_first() {
 
 /// Two ports of nodes that bind the same before they know each other.
 fn at_the_same_time() -> Option<[(Node, Port); 2]> {
-    let a = node(&[]);
+    let a = node(Config::new(), &[]);
     let first = a.port().unwrap();
     first.bind_exclusive(RANGE, Scope::Cluster).unwrap();
-    let b = node(&[address(&a)]);
+    let b = node(Config::new(), &[address(&a)]);
     let second = b.port().unwrap();
     second.bind_exclusive(RANGE, Scope::Cluster).ok()?;
     Some([(a, first), (b, second)])

@@ -1,21 +1,11 @@
 //! Who of several servers gets a message, as its sender chose to look, on this node and on another one.
 
-use polyrail::{Class, Config, Lookup, Node, Port, Scope, ServiceAddress};
-use std::time::Duration;
+mod local;
+
+use local::{PATIENCE, address, node};
+use polyrail::{Class, Config, Lookup, Port, Scope, ServiceAddress};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn node(peers: &[String]) -> Node {
-    Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
-}
-
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
-}
 
 /// How many of `count` messages each of the servers gets; `tag` names them.
 fn shares<const N: usize>(caller: &Port, servers: [&Port; N], tags: impl Iterator<Item = u64>) -> [usize; N] {
@@ -32,8 +22,8 @@ fn shares<const N: usize>(caller: &Port, servers: [&Port; N], tags: impl Iterato
 
 #[test]
 fn messages_go_to_the_nearest_to_all_or_by_their_key() {
-    let a = node(&[]);
-    let b = node(&[address(&a)]);
+    let a = node(Config::new(), &[]);
+    let b = node(Config::new(), &[address(&a)]);
     let (caller, near, far) = (a.port().unwrap(), a.port().unwrap(), b.port().unwrap());
     near.bind(SERVICE, Scope::Cluster).unwrap();
     // The two have met.
@@ -63,8 +53,8 @@ fn messages_go_to_the_nearest_to_all_or_by_their_key() {
 
 #[test]
 fn weights_share_messages_among_the_servers_of_any_node() {
-    let a = node(&[]);
-    let b = node(&[address(&a)]);
+    let a = node(Config::new(), &[]);
+    let b = node(Config::new(), &[address(&a)]);
     let caller = a.port().unwrap();
     let servers = [1, 3].map(|weight| {
         let port = b.port().unwrap();

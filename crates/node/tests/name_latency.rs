@@ -1,28 +1,20 @@
 //! How soon another node knows what is bound, on this machine: a figure to look at, and nothing that a test could demand.
 
-use polyrail::{Config, Node, Scope, ServiceAddress};
+mod local;
+
+use local::{PATIENCE, address, node};
+use polyrail::{Config, Scope, ServiceAddress};
 use polyrail_sys::clock::monotonic_ns;
 use std::sync::mpsc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: u32 = 300;
-
-fn node(peers: &[String]) -> Node {
-    Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
-}
-
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
-}
 
 #[test]
 #[ignore = "prints a figure of this machine"]
 fn from_a_binding_to_who_waits_for_it_at_another_node() {
-    let a = node(&[]);
-    let b = node(&[address(&a)]);
+    let a = node(Config::new(), &[]);
+    let b = node(Config::new(), &[address(&a)]);
     let (here, there) = (a.port().unwrap(), b.port().unwrap());
     here.bind(ServiceAddress::new(1000, 0), Scope::Cluster).unwrap();
     there.wait_for(ServiceAddress::new(1000, 0), Some(PATIENCE)).unwrap();

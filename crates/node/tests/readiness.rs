@@ -1,5 +1,8 @@
 //! Programs with an event loop of their own: they sleep on the descriptors of ports and nodes.
 
+mod local;
+
+use local::{PATIENCE, address};
 use polyrail::{Config, Node, Port, Progress, Scope, ServiceAddress, ServiceRange, Wait};
 use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
@@ -7,12 +10,10 @@ use std::os::fd::RawFd;
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 
-/// No wait of these tests takes so long, unless a signal was lost.
-const PATIENCE_NS: u64 = 20_000_000_000;
+const PATIENCE_NS: u64 = PATIENCE.as_nanos() as u64;
 
 fn node(progress: Progress, peers: &[String]) -> Node {
-    let config = Config::new().insecure().interfaces(["lo"]).discovery(false).progress(progress);
-    Node::embed(config.peers(peers)).unwrap()
+    local::node(Config::new().progress(progress), peers)
 }
 
 /// An event loop of the smallest kind.
@@ -96,13 +97,6 @@ fn ping_pong(a: &Node, b: &Node, count: u32) {
 fn a_port_that_sleeps_on_its_descriptor_misses_nothing_within_a_node() {
     let node = node(Progress::Auto, &[]);
     ping_pong(&node, &node, 3_000);
-}
-
-/// The address at which `node` is reached.
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
 }
 
 #[test]
@@ -214,21 +208,20 @@ fn threads_that_share_a_node_and_sleep_between_messages_wake_each_other() {
         let node = node(Progress::Auto, &[]);
         let (caller, server) = (node.port().unwrap(), node.port().unwrap());
         server.bind(ServiceRange::from(SERVICE), Scope::Node).unwrap();
-        let patience = std::time::Duration::from_nanos(PATIENCE_NS);
         let count = 5_000u32;
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 server.set_wait(wait);
                 for _ in 0..count {
-                    let message = server.recv_timeout(patience).unwrap().expect("a message in time");
+                    let message = server.recv_timeout(PATIENCE).unwrap().expect("a message in time");
                     server.send(message.from(), message.bytes()).unwrap();
                 }
-                server.flush(Some(patience)).unwrap();
+                server.flush(Some(PATIENCE)).unwrap();
             });
             caller.set_wait(wait);
             for number in 0..count {
                 caller.send(SERVICE, &number.to_be_bytes()).unwrap();
-                let answer = caller.recv_timeout(patience).unwrap().expect("an answer in time");
+                let answer = caller.recv_timeout(PATIENCE).unwrap().expect("an answer in time");
                 assert_eq!(answer.bytes(), number.to_be_bytes());
             }
         });

@@ -1,5 +1,8 @@
 //! Subscribers of real nodes: what they are told, and that they are woken whoever drives.
 
+mod local;
+
+use local::{PATIENCE, address};
 use polyrail::{
     Config, LinkState, Node, Port, Progress, Scope, ServiceAddress, ServiceRange, SubscribeError,
     Subscription, Topic, Update, UpdateError,
@@ -9,23 +12,13 @@ use polyrail_sys::epoll::{Epoll, Events, Interest};
 use std::time::Duration;
 
 const SERVICES: ServiceRange = ServiceRange::new(1000, 0, 99);
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn service(instance: u32) -> ServiceAddress {
     ServiceAddress::new(1000, instance)
 }
 
 fn node(progress: Progress, peers: &[String]) -> Node {
-    let config = Config::new().insecure().interfaces(["lo"]).discovery(false).progress(progress);
-    Node::embed(config.peers(peers)).unwrap()
-}
-
-/// The address at which `node` is reached.
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
+    local::node(Config::new().progress(progress), peers)
 }
 
 /// The next update; that none comes is a failure.

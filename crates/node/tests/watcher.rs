@@ -3,27 +3,16 @@
 #[path = "../examples/watcher.rs"]
 mod watcher;
 
-use polyrail::{Config, Node, Scope, ServiceAddress, Topic};
+mod local;
+
+use local::{PATIENCE, address, node};
+use polyrail::{Config, Scope, ServiceAddress, Topic};
 use std::sync::mpsc;
-use std::time::Duration;
 use watcher::{Directory, SERVICES, watch};
-
-/// No wait of these tests takes so long, unless something was lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn node(peers: &[String]) -> Node {
-    Node::embed(Config::new().insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
-}
-
-fn address(node: &Node) -> String {
-    let status = node.status();
-    let bearer = status.bearers.iter().find(|b| b.name == "udp/lo" && b.address.starts_with("127.")).unwrap();
-    bearer.address.clone()
-}
 
 #[test]
 fn it_follows_servers_that_come_and_go() {
-    let watching = node(&[]);
+    let watching = node(Config::new(), &[]);
     let updates = watching.subscribe(Topic::services(SERVICES)).unwrap();
     let (shown, shows) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -39,7 +28,7 @@ fn it_follows_servers_that_come_and_go() {
         });
         let until = |wanted: [usize; 2]| while shows.recv_timeout(PATIENCE).unwrap() != wanted {};
         until([0, 0]);
-        let server = node(&[address(&watching)]);
+        let server = node(Config::new(), &[address(&watching)]);
         let ports = [server.port().unwrap(), watching.port().unwrap()];
         ports[0].bind(ServiceAddress::new(1000, 7), Scope::Cluster).unwrap();
         ports[0].bind(ServiceAddress::new(1000, 8), Scope::Cluster).unwrap();
@@ -55,7 +44,7 @@ fn it_follows_servers_that_come_and_go() {
 
 #[test]
 fn it_forgets_what_may_be_wrong() {
-    let watching = node(&[]);
+    let watching = node(Config::new(), &[]);
     let port = watching.port().unwrap();
     let bind = |instance| port.bind(ServiceAddress::new(1000, instance), Scope::Node).unwrap();
     bind(1);

@@ -27,6 +27,7 @@ mod handshake;
 mod multicast;
 mod names;
 mod ports;
+mod sessions;
 mod subscriptions;
 
 use crate::address::MediaAddress;
@@ -533,75 +534,6 @@ impl Node {
     /// Whether beacons are sent.
     fn speaks(&self) -> bool {
         self.config.discovery && !self.bearers.is_empty() && !self.left
-    }
-
-    // ----- sessions ------------------------------------------------------------------------------------------
-
-    fn session_id(&self, slot: usize) -> SessionId {
-        SessionId(slot as u32 | (self.slots[slot].generation as u32) << 16)
-    }
-
-    fn slot_of(&self, id: SessionId) -> Option<usize> {
-        let slot = (id.0 & 0xffff) as usize;
-        let entry = self.slots.get(slot)?;
-        #[cfg(feature = "planted")]
-        if self.config.planted(crate::planted::Planted::StaleSession) && entry.session.is_some() {
-            return Some(slot);
-        }
-        (entry.generation == (id.0 >> 16) as u16 && entry.session.is_some()).then_some(slot)
-    }
-
-    fn free_slot(&mut self) -> usize {
-        match self.slots.iter().position(|s| s.session.is_none() && !s.reserved) {
-            Some(slot) => slot,
-            None => {
-                // Zero is "no session yet" on the wire. Where generations start is drawn, or packets on their way to an
-                // earlier life of this node would meet the sessions of this one.
-                let generation = (self.draw() as u16).max(1);
-                self.slots.push(Slot { generation, ..Slot::default() });
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    fn session_with(&self, node: NodeId) -> Option<&Session> {
-        self.slots[*self.by_node.get(&node)?].session.as_deref()
-    }
-
-    fn session_with_mut(&mut self, node: NodeId) -> Option<&mut Session> {
-        self.slots[*self.by_node.get(&node)?].session.as_deref_mut()
-    }
-
-    fn end_session(&mut self, now: Instant, slot: usize, store: &mut dyn Store, left: bool) {
-        let Some(mut session) = self.slots[slot].session.take() else { return };
-        self.slots[slot].generation = self.slots[slot].generation.wrapping_add(1).max(1);
-        session.end(cx!(self, now, store));
-        if self.by_node.get(&session.peer.node) == Some(&slot) {
-            self.by_node.remove(&session.peer.node);
-        }
-        self.forget_names_of(session.peer.node);
-        self.tell_links_gone(&session);
-        if session.announced {
-            let (node, incarnation) = (session.peer.node, session.peer.incarnation);
-            self.events.push_back(Event::PeerDown { node, incarnation, left });
-        }
-        self.revive_attempts(now, session.peer.node);
-        self.discovery.restart(now);
-    }
-
-    fn announce_peers(&mut self, now: Instant) {
-        for slot in 0..self.slots.len() {
-            let Some(session) = &mut self.slots[slot].session else { continue };
-            if session.is_up() && !session.announced {
-                session.announce();
-                let (node, incarnation, name) =
-                    (session.peer.node, session.peer.incarnation, session.peer.name);
-                self.events.push_back(Event::PeerUp { node, incarnation, name });
-                self.extend_session(now, slot);
-            }
-            self.tell_names(slot);
-            self.tell_digest(now, slot);
-        }
     }
 
     /// Queues a packet outside of any session; a full queue drops it, for all of these are repeated.

@@ -247,8 +247,8 @@ mod tests {
         assert!(transfer.confirm(300, 700));
     }
 
-    #[test]
-    fn bytes_already_placed_are_not_written_again() {
+    /// A message of so many bytes that its sender has announced.
+    fn announced(total: u64) -> ReceiveTransfer {
         let message = wire::Message {
             class: 2,
             from: PortId(1),
@@ -258,8 +258,12 @@ mod tests {
             tag: None,
             notify: false,
         };
-        let mut transfer =
-            ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 100 });
+        ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total })
+    }
+
+    #[test]
+    fn bytes_already_placed_are_not_written_again() {
+        let mut transfer = announced(100);
         assert_eq!(transfer.place(0, 10, |_, _, _, _| panic!("no memory yet")), Placed::No);
         transfer.accept(BufferId(5));
         let mut written = vec![];
@@ -273,17 +277,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_would_make_one_hole_too_many_is_not_placed() {
-        let message = wire::Message {
-            class: 2,
-            from: PortId(1),
-            to: PortId(2),
-            seq: 0,
-            service: None,
-            tag: None,
-            notify: false,
-        };
-        let mut transfer =
-            ReceiveTransfer::new(0, PortId(2), 0, &wire::Rts { message, token: 3, total: 1 << 20 });
+        let mut transfer = announced(1 << 20);
         transfer.accept(BufferId(5));
         let holes = limits::HOLES_MAX as u64;
         for n in 1..=holes {
@@ -305,17 +299,7 @@ mod tests {
 
     #[test]
     fn a_piece_goes_on_only_where_the_last_one_ended_and_the_end_is_left_to_others() {
-        let message = wire::Message {
-            class: 2,
-            from: PortId(1),
-            to: PortId(2),
-            seq: 0,
-            service: None,
-            tag: None,
-            notify: false,
-        };
-        let mut transfer =
-            ReceiveTransfer::new(1, PortId(2), 0, &wire::Rts { message, token: 1, total: 1_000 });
+        let mut transfer = announced(1_000);
         assert_eq!(transfer.go_on(0, 100), None, "there is no memory");
         transfer.accept(BufferId(5));
         assert_eq!(transfer.go_on(0, 100), None, "nothing to go on from");

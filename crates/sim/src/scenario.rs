@@ -2,6 +2,7 @@
 
 use crate::engine_node::{self, Options};
 use crate::fault::{Fault, FaultKind};
+use crate::network::Loss;
 use crate::plan::Plan;
 use crate::queue::{MS, TimeNs};
 use crate::runner;
@@ -17,6 +18,24 @@ pub fn plan(seed: u64, nodes: usize, rails: usize) -> Plan {
     plan.heal_ns = 300 * MS;
     plan.workload.until_ns = 2_000 * MS;
     plan
+}
+
+/// As [`plan`], but nothing is sent before the nodes have met, and faults may last until 600 ms.
+pub fn met(seed: u64, nodes: usize, rails: usize) -> Plan {
+    let mut plan = plan(seed, nodes, rails);
+    plan.start_ns = 200 * MS;
+    plan.heal_ns = 600 * MS;
+    plan
+}
+
+/// Has every rail lose a tenth of what it carries and repeat a tenth, from the first message until the plan heals.
+pub fn roughen(plan: &mut Plan) {
+    let ppm = 100_000;
+    for rail in 0..plan.rails.len() {
+        for kind in [FaultKind::Loss(Loss::Bernoulli { ppm }), FaultKind::Duplicate { ppm }] {
+            plan.faults.push(Fault::new(kind, rail, 0, plan.start_ns, plan.heal_ns));
+        }
+    }
 }
 
 /// A fault of a rail, or of `node`.

@@ -4,18 +4,15 @@
 #![forbid(unsafe_code)]
 
 use polyrail_sim::fault::FaultKind;
-use polyrail_sim::network::Loss;
 use polyrail_sim::plan::Plan;
-use polyrail_sim::scenario::{fault, good, lossless, plan};
+use polyrail_sim::scenario::{fault, good, lossless, met, roughen};
 use polyrail_sim::world::Outcome;
 
 /// Several hundred messages to ranges beside others.
 fn casting(seed: u64) -> Plan {
-    let mut plan = plan(seed, 4, 2);
-    plan.start_ns = 200_000_000;
+    let mut plan = met(seed, 4, 2);
     plan.workload.service_ppm = 20_000;
     plan.workload.multicast_ppm = 400_000;
-    plan.heal_ns = 600_000_000;
     plan
 }
 
@@ -28,10 +25,7 @@ fn copies(outcome: &Outcome) -> (u64, u64) {
 fn every_port_gets_it_over_rails_that_lose_and_repeat() {
     for seed in 0..4 {
         let mut plan = casting(seed);
-        for rail in 0..2 {
-            plan.faults.push(fault(FaultKind::Loss(Loss::Bernoulli { ppm: 100_000 }), rail, 0, 200, 600));
-            plan.faults.push(fault(FaultKind::Duplicate { ppm: 100_000 }, rail, 0, 200, 600));
-        }
+        roughen(&mut plan);
         let outcome = lossless(plan);
         let (sent, received) = copies(&outcome);
         assert!(sent > 200 && received > 2 * sent, "{sent} {received}");

@@ -3,18 +3,15 @@
 #![forbid(unsafe_code)]
 
 use polyrail_sim::fault::FaultKind;
-use polyrail_sim::network::Loss;
 use polyrail_sim::plan::Plan;
-use polyrail_sim::scenario::{fault, good, lossless, plan};
+use polyrail_sim::scenario::{fault, good, lossless, met, roughen};
 
 /// About a hundred connections beside few other messages.
 fn connecting(seed: u64) -> Plan {
-    let mut plan = plan(seed, 3, 2);
-    plan.start_ns = 200_000_000;
+    let mut plan = met(seed, 3, 2);
     plan.workload.connect_ppm = 400_000;
     plan.workload.connect_heavy_ppm = 100_000;
     plan.workload.local_ppm = 100_000;
-    plan.heal_ns = 600_000_000;
     plan
 }
 
@@ -22,10 +19,7 @@ fn connecting(seed: u64) -> Plan {
 fn connections_carry_all_over_rails_that_lose_and_repeat() {
     for seed in 0..4 {
         let mut plan = connecting(seed);
-        for rail in 0..2 {
-            plan.faults.push(fault(FaultKind::Loss(Loss::Bernoulli { ppm: 100_000 }), rail, 0, 200, 600));
-            plan.faults.push(fault(FaultKind::Duplicate { ppm: 100_000 }, rail, 0, 200, 600));
-        }
+        roughen(&mut plan);
         let outcome = lossless(plan);
         let count = |name| outcome.coverage.get("connection", name);
         assert!(count("accepted") > 40 && count("complete") > 40, "{}", outcome.coverage.table());

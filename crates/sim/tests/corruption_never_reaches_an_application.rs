@@ -3,15 +3,13 @@
 #![forbid(unsafe_code)]
 
 use polyrail_sim::fault::FaultKind;
-use polyrail_sim::scenario::{fault, lossless, plan};
+use polyrail_sim::scenario::{fault, lossless, met};
 
 #[test]
 fn corruption_never_reaches_an_application() {
     for seed in 0..4 {
-        let mut plan = plan(seed, 2, 2);
-        plan.start_ns = 200_000_000;
+        let mut plan = met(seed, 2, 2);
         plan.full_check = seed % 2 == 1;
-        plan.heal_ns = 600_000_000;
         plan.workload.messages = 3_000;
         for rail in 0..2 {
             let corrupt = FaultKind::Corrupt { ppm: 20_000, checksum_miss_ppm: 900_000 };

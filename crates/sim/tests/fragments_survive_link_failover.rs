@@ -3,14 +3,12 @@
 #![forbid(unsafe_code)]
 
 use polyrail_sim::fault::FaultKind;
-use polyrail_sim::scenario::{fault, lossless, plan};
+use polyrail_sim::scenario::{fault, lossless, met};
 
 #[test]
 fn fragments_survive_link_failover() {
     for seed in 0..5 {
-        let mut plan = plan(seed, 2, 2);
-        plan.start_ns = 200_000_000;
-        plan.heal_ns = 600_000_000;
+        let mut plan = met(seed, 2, 2);
         plan.workload.large_ppm = 50_000;
         let pulled = FaultKind::CarrierLoss { notice_ns: 500_000 };
         plan.faults.push(fault(pulled, 0, 0, 230, 500));

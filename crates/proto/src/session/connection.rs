@@ -8,11 +8,12 @@ mod picture;
 
 pub use picture::{ConnectionPicture, ConnectionState};
 
-use super::{Cx, Notice, Session, TakenCredit, initial_given};
+use super::credit::GivenCredit;
+use super::{Cx, Notice, Session};
 use crate::address::ServiceAddress;
 use crate::error::{ConnectError, ConnectionOver, Failure};
 use crate::event::Event;
-use crate::flow::send::{Outgoing, SendCredit};
+use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
 use crate::id::{ConnectionId, PortAddress, PortId};
 use crate::limits;
@@ -194,24 +195,9 @@ impl Session {
         if let Some(port) = cx.ports.get_mut(&end.port) {
             port.connections += 1;
         }
-        let mut credit = initial_given(id);
-        (credit.limit_bytes, credit.limit_messages) = (given.0, given.1 as u64);
-        (credit.told_bytes, credit.told_messages) = (given.0, given.1 as u64);
-        if let Some(key) = self.receiving.credits.insert(credit) {
-            self.receiving.credit_of.insert(id, key);
-        }
-        let entry = TakenCredit { credit: SendCredit::initial(taken.0, taken.1), waiting: Vec::new() };
-        if let Some(key) = self.sending.credits.insert(entry) {
-            self.sending.credit_of.insert(id.far_end(), key);
-        }
+        self.enter_given(GivenCredit::known(id, given));
+        self.enter_taken(id.far_end(), taken);
         self.connections.ends.insert(id, end);
-    }
-
-    /// What may be sent on an end in all, bytes and messages.
-    pub(crate) fn credit_on(&self, end: PortId) -> (u64, u64) {
-        let key = self.sending.credit_of.get(&end.far_end());
-        let taken = key.and_then(|key| self.sending.credits.get(*key));
-        taken.map_or((0, 0), |taken| (taken.credit.limit_bytes, taken.credit.limit_messages))
     }
 
     /// More may be sent on an end: whoever holds messages back until then hears of it.
@@ -232,13 +218,8 @@ impl Session {
         entry.stage = Stage::Open;
         self.connections.stats.opened += 1;
         self.give_credit(end, credit.0, credit.1 as u64);
-        if let Some(given) =
-            self.receiving.credit_of.get(&end).and_then(|k| self.receiving.credits.get_mut(*k))
-        {
-            // The answer says so.
-            (given.told_bytes, given.told_messages, given.dirty) =
-                (given.limit_bytes, given.limit_messages, false);
-        }
+        // The answer says so.
+        self.tell_otherwise(end);
         self.notify(Notice::Accept(wire::Accept {
             control: 0,
             end: end.far_end(),
@@ -528,12 +509,8 @@ impl Session {
         if self.planted == Some(Planted::KeptCredit) {
             return;
         }
-        if let Some(credit) = self.sending.credit_of.remove(&end.far_end()) {
-            self.sending.credits.remove(credit);
-        }
-        if let Some(credit) = self.receiving.credit_of.remove(&end) {
-            self.receiving.credits.remove(credit);
-        }
+        self.forget_taken(end.far_end());
+        self.forget_given(end);
     }
 
     /// Nothing that comes for `end` is of interest any more.

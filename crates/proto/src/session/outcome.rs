@@ -2,7 +2,6 @@
 
 use super::{Cx, Session};
 use crate::error::Violation;
-use crate::id::PortId;
 use crate::link::send::{Item, ranges_of};
 use crate::link::state::LinkEvent;
 use crate::link::window::AckSample;
@@ -192,13 +191,7 @@ impl Session {
                 }
                 Item::Control { number } => self.control.repeat(number),
                 Item::Credit { port } => self.repeat_credit(port),
-                Item::Cts { transfer } => {
-                    if let Some(entry) = self.receiving.transfers.get_mut(transfer.0)
-                        && !std::mem::replace(&mut entry.dirty, true)
-                    {
-                        self.receiving.cts.push_back(transfer.0);
-                    }
-                }
+                Item::Cts { transfer } => self.repeat_grant(transfer.0),
                 Item::MtuProbe { .. } => {}
             }
         }
@@ -208,19 +201,6 @@ impl Session {
         if let Some(flow) = self.sending.flows.get_mut(key) {
             repeat(flow);
             self.schedule.enqueue_flow(key, flow);
-        }
-    }
-
-    fn repeat_credit(&mut self, port: PortId) {
-        #[cfg(feature = "planted")]
-        if self.planted == Some(crate::planted::Planted::LostCredit) {
-            return;
-        }
-        if let Some(key) = self.receiving.credit_of.get(&port)
-            && let Some(given) = self.receiving.credits.get_mut(*key)
-            && !std::mem::replace(&mut given.dirty, true)
-        {
-            self.receiving.untold.push_back(*key);
         }
     }
 }

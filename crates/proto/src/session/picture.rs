@@ -1,6 +1,7 @@
 //! What a session looks like from outside: credit, flows and queues as plain values, taken only when somebody asks.
 
-use super::{GivenCredit, Session};
+use super::Session;
+use super::credit::GivenCredit;
 use crate::flow::FlowKey;
 use crate::flow::send::SendCredit;
 use crate::id::PortId;
@@ -121,5 +122,37 @@ impl Session {
     /// Large messages of the peer that wait for memory here.
     pub fn waiting_transfers(&self) -> usize {
         self.receiving.waiting.len()
+    }
+
+    /// Credit frames, grants and refusals that wait, for reports and tests.
+    pub fn backlog(&self) -> (usize, usize) {
+        (self.receiving.cts.len() + self.receiving.refuse.len(), self.schedule.len())
+    }
+
+    /// Ends of connections that are here.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Credits that belong to ends of connections, given and taken.
+    pub fn connection_credits(&self) -> usize {
+        let given = self.receiving.credit_of.keys().filter(|port| port.is_connection());
+        given.count() + self.sending.credit_of.keys().filter(|port| port.is_connection()).count()
+    }
+
+    /// Flows of connections that exist, sending and receiving.
+    pub fn connection_flows(&self) -> usize {
+        let sending = self.sending.by_key.keys().filter(|key| key.to.is_connection());
+        sending.count() + self.receiving.by_key.keys().filter(|key| key.to.is_connection()).count()
+    }
+
+    /// Flows that exist, sending and receiving, and transfers, sending and receiving.
+    pub fn sizes(&self) -> [usize; 4] {
+        [
+            self.sending.flows.len(),
+            self.receiving.flows.len(),
+            self.sending.transfers.len(),
+            self.receiving.transfers.len(),
+        ]
     }
 }

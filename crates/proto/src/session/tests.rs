@@ -9,10 +9,18 @@ mod riders;
 mod shares;
 mod upkeep;
 
+use super::credit::initial_given;
+use super::flows::CLOSED_PORTS_MAX;
+use super::serving::Serving;
+use super::timers::{DOUBT, UNANSWERED};
 use super::*;
+use crate::error::Failure;
+use crate::flow::Class;
+use crate::flow::send::Outgoing;
 use crate::id::BufferId;
+use crate::link::state::LinkEvent;
 use crate::train::{Piece, Train};
-use crate::wire::PacketType;
+use crate::wire::{LinkStatus, PacketType};
 use LinkStatus::{Active, Drain, Standby};
 
 /// What every request for memory gets.
@@ -70,6 +78,19 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
 }
 
 const FLOW: FlowKey = FlowKey { from: PortId(1), to: PortId(2), class: Class::Normal };
+
+/// The header of message `seq` of a flow to us.
+fn head(seq: u32) -> wire::Message {
+    wire::Message {
+        class: FLOW.class as u8,
+        from: FLOW.to,
+        to: FLOW.from,
+        seq,
+        service: None,
+        tag: None,
+        notify: false,
+    }
+}
 
 fn send(session: &mut Session, bytes: u64) {
     let message =
@@ -203,16 +224,7 @@ fn a_flow_waits_for_credit_in_one_place_however_often_it_asks() {
 
 /// A message wants to come and finds no memory; its port has given no credit but the first.
 fn await_memory_and_credit(session: &mut Session) {
-    let class = FLOW.class as u8;
-    let message = wire::Message {
-        class,
-        from: FLOW.from,
-        to: FLOW.to,
-        seq: 0,
-        service: None,
-        tag: None,
-        notify: false,
-    };
+    let message = wire::Message { from: FLOW.from, to: FLOW.to, ..head(0) };
     let rts = wire::Rts { message, token: 1, total: 1 << 20 };
     let transfer = session.receiving.transfers.insert(ReceiveTransfer::new(0, PortId(2), 0, &rts));
     session.receiving.waiting.extend(transfer);

@@ -1,8 +1,8 @@
 //! Which of several bindings of one service gets a message (protocol.md §7.1).
 
-use super::{Bound, Pick, Table};
+use super::{Bound, Pick, Table, Turn};
 use crate::address::ServiceAddress;
-use crate::id::PortAddress;
+use crate::id::{NodeId, PortAddress};
 use crate::mix::{STRIDE, mix};
 use smallvec::SmallVec;
 
@@ -25,6 +25,38 @@ pub enum Lookup {
 }
 
 impl Table {
+    /// Chooses one port of those bound to `address`: closest first (those of node `own`), in turn by weight,
+    /// skipping those that are not `ready`. Bindings of several overlapping ranges take turns as one list.
+    pub fn pick(
+        &mut self,
+        address: ServiceAddress,
+        own: NodeId,
+        mut ready: impl FnMut(PortAddress) -> bool,
+    ) -> Pick {
+        let places = self.places_of(address);
+        let Some(first) = places.first() else { return Pick::None };
+        let (mut own_turn, mut cluster_turn) =
+            (self.services[first].own_turn, self.services[first].cluster_turn);
+        let (mut near, mut far) = (SmallVec::<[&[Bound]; 4]>::new(), SmallVec::<[&[Bound]; 8]>::new());
+        for place in &places {
+            let bounds = &self.services[place].bounds;
+            let from = bounds.partition_point(|b| b.node < own);
+            let to = bounds.partition_point(|b| b.node <= own);
+            near.push(&bounds[from..to]);
+            far.extend([&bounds[..from], &bounds[to..]]);
+        }
+        let mut pick = own_turn.choose(&near, &mut ready);
+        if !matches!(pick, Pick::To(_)) {
+            let further = cluster_turn.choose(&far, &mut ready);
+            pick = if further == Pick::None { pick } else { further };
+        }
+        drop((near, far));
+        if let Some(service) = self.services.get_mut(first) {
+            (service.own_turn, service.cluster_turn) = (own_turn, cluster_turn);
+        }
+        pick
+    }
+
     /// Chooses one of all bindings of `address`, in turn by weight, skipping those that are not `ready`.
     pub fn pick_any(&mut self, address: ServiceAddress, mut ready: impl FnMut(PortAddress) -> bool) -> Pick {
         let places = self.places_of(address);
@@ -55,6 +87,40 @@ impl Table {
             None if bounds().next().is_some() => Pick::AllBusy,
             None => Pick::None,
         }
+    }
+}
+
+impl Turn {
+    /// The next ready binding of the concatenated `lists`. At most three passes: the rest of this round, the whole
+    /// next one (which also tells whether anybody is ready at all), and one in which every weight counts.
+    fn choose(&mut self, lists: &[&[Bound]], ready: &mut impl FnMut(PortAddress) -> bool) -> Pick {
+        let count: usize = lists.iter().map(|l| l.len()).sum();
+        if count == 0 {
+            return Pick::None;
+        }
+        let mut any_ready = false;
+        for pass in 0..3 {
+            let start = self.next.min(count);
+            for (at, bound) in lists.iter().flat_map(|l| l.iter()).enumerate().skip(start) {
+                let weight = bound.weight.max(1);
+                if weight <= self.round && (pass == 0 || any_ready) {
+                    continue;
+                }
+                let is_ready = ready(bound.address());
+                any_ready |= is_ready;
+                if is_ready && weight > self.round {
+                    self.next = at + 1;
+                    return Pick::To(bound.address());
+                }
+            }
+            if pass == 1 && !any_ready {
+                break;
+            }
+            let heaviest = lists.iter().flat_map(|l| l.iter()).map(|b| b.weight).max().unwrap_or(1);
+            let last = pass == 1 || self.round + 1 >= heaviest;
+            *self = Turn { round: if last { 0 } else { self.round + 1 }, next: 0 };
+        }
+        Pick::AllBusy
     }
 }
 

@@ -104,19 +104,6 @@ impl Receiver {
     }
 }
 
-/// The header of message `seq` of a flow to us.
-fn head(seq: u32) -> wire::Message {
-    wire::Message {
-        class: FLOW.class as u8,
-        from: FLOW.to,
-        to: FLOW.from,
-        seq,
-        service: None,
-        tag: None,
-        notify: false,
-    }
-}
-
 fn ack_of_unsent() -> Frame<'static> {
     let ranges = [(9, 9)].into_iter().collect();
     Frame::Ack(wire::Ack {

@@ -182,19 +182,6 @@ fn receiver() -> Session {
     session(&Config::new(NodeId(1), Incarnation(1)), &[(Active, 0)])
 }
 
-/// The header of message `seq` of a flow to us.
-fn head(seq: u32) -> wire::Message {
-    wire::Message {
-        class: FLOW.class as u8,
-        from: FLOW.to,
-        to: FLOW.from,
-        seq,
-        service: None,
-        tag: None,
-        notify: false,
-    }
-}
-
 fn announce(session: &mut Session, seq: u32, total: u64) -> (Taken, usize) {
     let rts = wire::Rts { message: head(seq), token: 3, total };
     let (taken, events, _) = receive(session, |s, cx| s.frame(cx, 0, &wire::Frame::Rts(rts)));

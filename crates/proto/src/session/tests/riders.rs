@@ -227,16 +227,7 @@ fn questions_and_answers_fill_packets_to_the_last_byte() {
 
 /// A large message to us that has memory waits for its grant.
 fn grant(session: &mut Session) {
-    let message = wire::Message {
-        class: 0,
-        from: FLOW.to,
-        to: FLOW.from,
-        seq: 0,
-        service: None,
-        tag: None,
-        notify: false,
-    };
-    let rts = wire::Rts { message, token: 1, total: 1 << 20 };
+    let rts = wire::Rts { message: head(0), token: 1, total: 1 << 20 };
     let mut transfer = ReceiveTransfer::new(0, PortId(2), 0, &rts);
     transfer.accept(BufferId(1));
     let number = session.receiving.transfers.insert(transfer).unwrap();
@@ -328,16 +319,8 @@ fn only_a_large_message_that_is_here_and_has_memory_is_granted() {
     grant(&mut session);
     grant(&mut session);
     let numbers: Vec<_> = session.receiving.transfers.iter().map(|(number, _)| number).collect();
-    let message = wire::Message {
-        class: 0,
-        from: FLOW.to,
-        to: FLOW.from,
-        seq: 1,
-        service: None,
-        tag: None,
-        notify: false,
-    };
-    let bare = ReceiveTransfer::new(0, PortId(2), 1, &wire::Rts { message, token: 2, total: 1 << 20 });
+    let bare =
+        ReceiveTransfer::new(0, PortId(2), 1, &wire::Rts { message: head(1), token: 2, total: 1 << 20 });
     let bare = session.receiving.transfers.insert(bare).unwrap();
     session.receiving.transfers.remove(numbers[0]);
     session.receiving.cts = [numbers[0], bare, numbers[1]].into();

@@ -14,17 +14,9 @@ fn key(from: u32, to: u32) -> FlowKey {
     FlowKey { from: PortId(from), to: PortId(to), class: Class::Normal }
 }
 
-/// A message of so many bytes to one of our ports.
-fn head(from: u32, to: u32, seq: u32) -> wire::Message {
-    wire::Message {
-        class: 2,
-        from: PortId(from),
-        to: PortId(to),
-        seq,
-        service: None,
-        tag: None,
-        notify: false,
-    }
+/// The header of message `seq` to one of our ports.
+fn head_to(to: u32, from: u32, seq: u32) -> wire::Message {
+    wire::Message { from: PortId(from), to: PortId(to), ..head(seq) }
 }
 
 fn spec(id: u16, bearer: u8, to: u8) -> LinkSpec {
@@ -131,10 +123,10 @@ fn a_sender_that_is_gone_is_forgotten_and_the_peer_is_told_if_it_knows_it() {
 fn receiving() -> Receiver {
     let mut receiver = Receiver::new();
     for (from, to) in [(71, 81), (71, 82), (72, 81), (72, 82)] {
-        let part = wire::Fragment { message: head(from, to, 3), total: 100, offset: 0 };
-        let large = wire::Rts { message: head(from, to, 2), token: from, total: 8 << 20 };
-        let granted = wire::Rts { message: head(from, to, 4), token: to, total: 1 << 20 };
-        let whole = |seq| Frame::Message(head(from, to, seq), &[1; 8]);
+        let part = wire::Fragment { message: head_to(to, from, 3), total: 100, offset: 0 };
+        let large = wire::Rts { message: head_to(to, from, 2), token: from, total: 8 << 20 };
+        let granted = wire::Rts { message: head_to(to, from, 4), token: to, total: 1 << 20 };
+        let whole = |seq| Frame::Message(head_to(to, from, seq), &[1; 8]);
         let frames =
             [whole(1), Frame::Fragment(part, &[1; 8]), Frame::Rts(large), Frame::Rts(granted), whole(6)];
         assert!(receiver.frames(&frames));
@@ -155,7 +147,7 @@ fn a_receiver_that_closes_gives_back_what_waits_for_it_and_nothing_else() {
     assert!(receiver.session.given_credit(PortId(81)).is_none());
     assert_eq!(receiver.session.given_credit(PortId(82)).unwrap().gaps, 4);
     // The others go on where they were.
-    assert!(receiver.frames(&[Frame::Message(head(71, 82, 0), &[1; 8])]));
+    assert!(receiver.frames(&[Frame::Message(head_to(82, 71, 0), &[1; 8])]));
     assert_eq!(receiver.delivered(), 2);
 }
 
@@ -166,7 +158,7 @@ fn what_a_port_of_the_peer_sent_ends_with_it_and_nothing_else() {
     assert_eq!((receiver.store.discarded, receiver.session.sizes()), (8, [0, 2, 0, 4]));
     let gaps = [81, 82].map(|port| receiver.session.given_credit(PortId(port)).unwrap().gaps);
     assert_eq!(gaps, [2, 2]);
-    assert!(receiver.frames(&[Frame::Message(head(72, 82, 0), &[1; 8])]));
+    assert!(receiver.frames(&[Frame::Message(head_to(82, 72, 0), &[1; 8])]));
     assert_eq!(receiver.delivered(), 2);
 }
 

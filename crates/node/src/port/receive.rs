@@ -1,0 +1,159 @@
+//! Messages in: what has arrived is sorted, lent to the program, and given back.
+
+use super::{Port, deadline};
+use crate::engine::client::{Arrival, Envelope, Returned};
+use crate::error::RecvError;
+use crate::message::Message;
+use std::time::Duration;
+
+impl Port {
+    /// The next message; waits for it.
+    pub fn recv(&self) -> Result<Message<'_>, RecvError> {
+        loop {
+            if let Some(message) = self.recv_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// The next message, or `None` after `timeout`.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
+        self.recv_until(Some(timeout))
+    }
+
+    /// The next message among those that came with the last one: looks for no more, so that it costs nothing when there
+    /// is none. (A large message among them is fetched, which may take a while.)
+    pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, RecvError> {
+        self.next()
+    }
+
+    /// The next message if one is here or at the door.
+    pub fn try_recv(&self) -> Result<Option<Message<'_>>, RecvError> {
+        if let Some(message) = self.next()? {
+            return Ok(Some(message));
+        }
+        if self.shared.drive.is_forked() {
+            return Err(RecvError::Forked);
+        }
+        self.drive();
+        let next = self.next()?;
+        if next.is_none()
+            && let Some(readiness) = self.readiness.get()
+        {
+            readiness.clear();
+            return self.next();
+        }
+        Ok(next)
+    }
+
+    /// The next message, copied to the front of `into`; its length, which may be larger than what was copied.
+    pub fn recv_into(&self, into: &mut [u8]) -> Result<usize, RecvError> {
+        let message = self.recv()?;
+        let len = message.len().min(into.len());
+        into[..len].copy_from_slice(&message.bytes()[..len]);
+        Ok(message.len())
+    }
+
+    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, RecvError> {
+        if let Some(message) = self.next()? {
+            return Ok(Some(message));
+        }
+        if self.shared.drive.is_forked() {
+            return Err(RecvError::Forked);
+        }
+        let until_ns = deadline(timeout);
+        loop {
+            let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
+            if let Some(message) = self.next()? {
+                return Ok(Some(message));
+            }
+            if !arrived {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next message among what has arrived; everything else is put where it belongs.
+    fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
+        self.take_returns();
+        loop {
+            let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
+            match arrival {
+                Arrival::Message(envelope, offset) => {
+                    self.note_taken(&envelope);
+                    let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
+                    return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
+                }
+                Arrival::Owned(envelope, buffer) => {
+                    self.note_taken(&envelope);
+                    return Ok(Some(Message::owned(self, envelope, buffer)));
+                }
+                Arrival::Offer { len, offer, from } => {
+                    if let Err(error) = self.accept_offer(len, offer) {
+                        self.client.borrow_mut().keep_offer(len, offer, from);
+                        return Err(error);
+                    }
+                }
+                Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
+                Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
+                Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
+                Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Sorted => {}
+            }
+        }
+    }
+
+    /// The program gets a message. If its sender waits to hear of that, it is told now, for the program may be busy with it
+    /// for long; unless more is here, for which it will be back.
+    #[inline]
+    fn note_taken(&self, envelope: &Envelope) {
+        if envelope.notify && !self.client.borrow_mut().has_arrivals() {
+            self.shared.drive.inline();
+        }
+    }
+
+    /// Finds memory for a large message whose turn it is.
+    pub(crate) fn accept_offer(&self, len: u64, offer: (u32, u32)) -> Result<(), RecvError> {
+        let max = self.shared.config.message_bytes_max as u64;
+        if len > max {
+            return Err(RecvError::TooLarge { len, max });
+        }
+        let Ok(buffer) = self.shared.pool.alloc(len as usize) else { return Err(RecvError::Memory(len)) };
+        let mut slot = Some(buffer);
+        self.wait_until(None, |port| {
+            let Some(buffer) = slot.take() else { return true };
+            slot = port.client.borrow_mut().accept(offer, buffer).err();
+            slot.is_none()
+        });
+        self.drive();
+        Ok(())
+    }
+
+    /// A message was dropped. Its port may be in the middle of a verb, so that the memory is given back at the next.
+    pub(crate) fn give_back(&self, envelope: &Envelope, offset: Option<u64>) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.give_back(envelope, offset),
+            Err(_) => self.returns.borrow_mut().push((*envelope, offset)),
+        }
+    }
+
+    /// The same for a message that came back.
+    pub(crate) fn drop_returned(&self, returned: Returned) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.drop_returned(returned),
+            Err(_) => self.dropped.borrow_mut().push(returned),
+        }
+    }
+
+    pub(crate) fn take_returns(&self) {
+        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() {
+            return;
+        }
+        let mut client = self.client.borrow_mut();
+        for returned in self.dropped.borrow_mut().drain(..) {
+            client.drop_returned(returned);
+        }
+        for (envelope, offset) in self.returns.borrow_mut().drain(..) {
+            client.give_back(&envelope, offset);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What goes into a packet: acknowledgements and answers first, then what the peer waits for, then messages.
+
+use super::{Extent, Fill};
+use crate::flow::send::{Outgoing, Take};
+use crate::flow::{Class, FlowKey};
+use crate::id::TransferId;
+use crate::limits;
+use crate::link::send::Item;
+use crate::session::schedule::Work;
+use crate::session::{Cx, Session};
+use crate::time::Instant;
+use crate::transfer::{self, SendTransfer};
+use crate::wire::{self, Fragment, Message, Multicast, TransferFragment};
+
+/// A packet with less room than this is full.
+const PACKET_FULL: usize = 32;
+
+/// What `put_messages` does next.
+enum Advance {
+    /// Look at the same place of the ring again.
+    Stay,
+    /// Look at the next entry.
+    Skip,
+    /// The packet is full, or nothing more may be sent.
+    Full,
+}
+
+impl Session {
+    pub(super) fn put_acks(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
+        // What arrived at a port that has closed is confirmed before its sender hears of that (protocol.md §4.13), also if
+        // the confirmation left by another link and is late there.
+        let all = self.links[fill.link].usable() && self.control.tells_of_closing();
+        for index in 0..self.links.len() {
+            let own = index == fill.link;
+            let link = &mut self.links[index];
+            let due = link.received.ack_due(cx.now);
+            // Another link's acknowledgement travels here only when its own way is in doubt.
+            let wanted = if own { due || self.has_more_than_ack(fill) } else { due && !link.usable() };
+            let link = &mut self.links[index];
+            let news = wanted && link.received.ack_pending();
+            if !(news || all) || link.received.largest().is_none() {
+                continue;
+            }
+            let ack = link.received.build(cx.now, link.spec.id);
+            if ack.emitted_bytes() > fill.room() {
+                continue;
+            }
+            fill.train.with_head(|head| ack.emit(head));
+            link.received.on_ack_sent(cx.now);
+        }
+    }
+
+    /// Whether a packet would leave anyway, so that an acknowledgement may ride along.
+    fn has_more_than_ack(&self, fill: &Fill<'_>) -> bool {
+        let link = &self.links[fill.link];
+        link.probe.is_some()
+            || !link.replies.is_empty()
+            || !self.receiving.cts.is_empty()
+            || (link.usable() && self.control.ready())
+            || (fill.budget > 0 && !self.schedule.is_empty())
+    }
+
+    pub(super) fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
+        let link = &mut self.links[fill.link];
+        while !link.replies.is_empty() && fill.room() >= wire::ProbeReply::BYTES {
+            let reply = link.replies.remove(0);
+            fill.train.with_head(|head| reply.emit(head));
+            fill.probes = true;
+        }
+        if fill.room() >= wire::Probe::BYTES
+            && let Some(probe) = link.take_probe(cx.now)
+        {
+            fill.train.with_head(|head| probe.emit(head));
+            fill.eliciting = true;
+            fill.ack_now = true;
+            fill.probes = true;
+        }
+    }
+
+    /// Refusals, grants and credit: small, and what the peer waits for.
+    pub(super) fn put_flow_control(&mut self, fill: &mut Fill<'_>) {
+        if !self.links[fill.link].usable() {
+            return;
+        }
+        while fill.room() >= wire::Refuse::BYTES {
+            let Some(refuse) = self.receiving.refuse.pop_front() else { break };
+            fill.train.with_head(|head| refuse.emit(head));
+        }
+        while fill.room() >= wire::Cts::BYTES {
+            let Some(number) = self.receiving.cts.pop_front() else { break };
+            let Some(transfer) = self.receiving.transfers.get_mut(number) else { continue };
+            if transfer.buffer().is_none() {
+                continue;
+            }
+            transfer.dirty = false;
+            let cts = transfer.cts(number);
+            fill.train.with_head(|head| cts.emit(head));
+            fill.item(Item::Cts { transfer: TransferId(number) });
+        }
+        while fill.room() >= wire::Credit::BYTES {
+            let Some(credit) = self.take_untold() else { break };
+            fill.train.with_head(|head| credit.emit(head));
+            fill.eliciting = true;
+            fill.items.push((fill.packet, Item::Credit { port: credit.port }));
+        }
+    }
+
+    pub(super) fn put_control(&mut self, fill: &mut Fill<'_>) {
+        if !self.links[fill.link].usable() {
+            return;
+        }
+        loop {
+            let room = fill.room();
+            let Some((number, notice)) = self.control.take(room) else { break };
+            fill.train.with_head(|head| notice.emit(number, head));
+            fill.item(Item::Control { number });
+        }
+    }
+
+    pub(super) fn put_messages(&mut self, fill: &mut Fill<'_>) {
+        if let Some((next, end)) = fill.rest.take() {
+            self.put_extent_rest(fill, next, end);
+        }
+        for class in self.schedule.classes() {
+            let mut index = 0;
+            while let Some(work) = self.schedule.get(class, index) {
+                if fill.room() < PACKET_FULL {
+                    break;
+                }
+                let advance = match work {
+                    Work::Flow(key) => self.put_flow(fill, class, index, key),
+                    Work::Transfers(key) => self.put_transfers(fill, class, index, key),
+                };
+                match advance {
+                    Advance::Stay => {}
+                    Advance::Skip => index += 1,
+                    Advance::Full => return,
+                }
+            }
+        }
+    }
+
+    fn put_flow(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
+        let Some(flow) = self.sending.flows.get_mut(key) else {
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        let Some(taken) = self.sending.credits.get_mut(flow.credit) else {
+            flow.queued = false;
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        if !flow.ready(fill.now, &taken.credit) {
+            flow.queued = false;
+            self.schedule.remove(class, index);
+            if flow.wakes_at(fill.now) != Instant::NEVER {
+                if !self.sending.refused.contains(&key) {
+                    self.sending.refused.push(key);
+                }
+            } else if flow.next_bytes().is_some() && !std::mem::replace(&mut flow.starved, true) {
+                taken.waiting.push(key);
+            }
+            return Advance::Stay;
+        }
+        let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
+        let allowed = if is_small { fill.small } else { fill.budget > 0 };
+        if !allowed || fill.room() < PACKET_FULL {
+            return if fill.budget == 0 && !fill.small { Advance::Full } else { Advance::Skip };
+        }
+        let packet_room = fill.limit - wire::HEADER_BYTES;
+        let Some(take) = flow.take(fill.now, &mut taken.credit, fill.room(), packet_room) else {
+            // What it had to repeat was confirmed meanwhile: those behind it must not wait for the next turn.
+            return match flow.ready(fill.now, &taken.credit) {
+                false => Advance::Stay,
+                true if flow.fills_window() => Advance::Skip,
+                true => Advance::Full,
+            };
+        };
+        if let Some(begun) = flow.take_begun() {
+            self.sending.deadlines.remove(key, begun);
+        }
+        let flow_key = flow.key;
+        flow.queued = flow.has_more();
+        let goes_on = flow.queued;
+        self.schedule.note_sent(class, fill.now);
+        let bytes = self.put_take(fill, key, flow_key, take);
+        fill.budget = fill.budget.saturating_sub(bytes);
+        if fill.budget == 0 {
+            fill.small = fill.small && fill.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
+        }
+        if goes_on {
+            self.schedule.account(class, index, bytes);
+        } else {
+            self.schedule.finish(class, index, bytes);
+        }
+        Advance::Stay
+    }
+
+    fn put_take(&mut self, fill: &mut Fill<'_>, key: u32, flow: FlowKey, take: Take) -> u64 {
+        let frame = |seq: u64, m: &Outgoing| Message {
+            class: flow.class as u8,
+            from: flow.from,
+            to: flow.to,
+            seq: seq as u32,
+            service: m.service,
+            tag: m.tag,
+            notify: m.returns,
+        };
+        let several = |seq: u64, m: &Outgoing, range, offset| Multicast {
+            message: frame(seq, m),
+            range,
+            total: m.len as u32,
+            offset,
+        };
+        match take {
+            Take::Whole { seq, message } => {
+                let len = message.len as usize;
+                fill.train.with_head(|head| match message.range {
+                    None => frame(seq, &message).emit(head, len),
+                    Some(range) => several(seq, &message, range, 0).emit(head, len),
+                });
+                fill.train.body(message.buffer, 0, message.len as usize);
+                fill.item(Item::Messages { flow: key, first: seq, count: 1 });
+                message.len + 24
+            }
+            Take::Part { seq, message, offset, len } => {
+                let f = Fragment { message: frame(seq, &message), total: message.len as u32, offset };
+                #[cfg(feature = "planted")]
+                let cut = self.planted == Some(crate::planted::Planted::ShortRetransmission)
+                    && len > 1
+                    && self.sending.flows.get(key).is_some_and(|f| f.was_repeated(seq));
+                #[cfg(not(feature = "planted"))]
+                let cut = false;
+                let carried = len as usize - cut as usize;
+                fill.train.with_head(|head| match message.range {
+                    None => f.emit(head, carried),
+                    Some(range) => several(seq, &message, range, offset).emit(head, carried),
+                });
+                fill.train.body(message.buffer, offset as u64, carried);
+                fill.item(Item::Fragment { flow: key, seq, offset, len });
+                len as u64 + 24
+            }
+            Take::Announce { seq, message, token } => {
+                let token = token.or_else(|| {
+                    let token = self.sending.transfers.insert(SendTransfer::new(key, seq, message))?;
+                    self.sending.flows.get_mut(key)?.announced(seq, token);
+                    Some(token)
+                });
+                let Some(token) = token else { return 0 };
+                let rts = wire::Rts { message: frame(seq, &message), token, total: message.len };
+                fill.train.with_head(|head| rts.emit(head));
+                fill.item(Item::Rts { flow: key, seq });
+                56
+            }
+        }
+    }
+
+    fn put_transfers(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
+        let Some(flow) = self.sending.flows.get_mut(key) else {
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        let Some(&(_, token)) = flow.transfers.front() else {
+            flow.transfers_queued = false;
+            self.schedule.remove(class, index);
+            return Advance::Stay;
+        };
+        let transfer = match self.sending.transfers.get_mut(token) {
+            Some(transfer) if transfer.ready() => transfer,
+            idle => {
+                if let Some(transfer) = idle {
+                    transfer.queued = false;
+                }
+                flow.transfers.pop_front();
+                return Advance::Stay;
+            }
+        };
+        let here = fill.room().saturating_sub(wire::TransferFragment::HEADER_BYTES) & !7;
+        if fill.budget == 0 || here < PACKET_FULL {
+            // Small messages behind it may exceed the window.
+            return if fill.budget == 0 && fill.small { Advance::Skip } else { Advance::Full };
+        }
+        let whole = transfer::piece_bytes(fill.limit);
+        let (next, left) = transfer.next();
+        // Trains begin at multiples of what a packet takes, for that is how the memory of messages is laid out
+        // (ARCHITECTURE.md, decision 2): what is there takes whole packets, and what is not ends there.
+        if (next as usize).is_multiple_of(whole) && here < whole && left > here as u64 {
+            return Advance::Skip;
+        }
+        let packets = if fill.extent.is_some() {
+            0
+        } else {
+            let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
+            let by_bytes = (limits::TRAIN_BYTES_MAX - fill.train.bytes - fill.room()) / fill.limit;
+            let by_budget = fill.budget.saturating_sub(here as u64).div_ceil(whole as u64) as usize;
+            by_count.min(by_bytes).min(by_budget)
+        };
+        // If what it had to repeat was confirmed meanwhile, the next one has its turn.
+        let most = here + packets * whole;
+        let over = (next as usize + most) % whole;
+        let most = if over < most { most - over } else { most };
+        let Some((start, end)) = transfer.take(most as u64) else { return Advance::Stay };
+        let Some(to) = transfer.transfer() else { return Advance::Skip };
+        let buffer = transfer.message.buffer;
+        let first = (end - start).min(here as u64);
+        let frame = TransferFragment { transfer: to, offset: start };
+        fill.train.with_head(|head| frame.emit(head, first as usize));
+        fill.train.body(buffer, start, first as usize);
+        if start + first == end {
+            fill.item(Item::Extent { token, offset: start, len: first as u32 });
+        } else {
+            fill.eliciting = true;
+            let (packet, first_len, len) = (fill.packet, first as u32, whole as u32);
+            fill.extent = Some(Extent { token, packet, offset: start, first_len, len, end });
+            fill.rest = Some((start + first, end));
+        }
+        fill.budget = fill.budget.saturating_sub(end - start);
+        self.schedule.note_sent(class, fill.now);
+        self.schedule.account(class, index, end - start);
+        if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
+    }
+
+    pub(super) fn put_extent_rest(&mut self, fill: &mut Fill<'_>, next: u64, end: u64) {
+        let Some(extent) = fill.extent else { return };
+        let Some(transfer) = self.sending.transfers.get(extent.token) else { return };
+        let Some(to) = transfer.transfer() else { return };
+        let len = (end - next).min(extent.len as u64);
+        let frame = TransferFragment { transfer: to, offset: next };
+        fill.train.with_head(|head| frame.emit(head, len as usize));
+        fill.train.body(transfer.message.buffer, next, len as usize);
+        fill.eliciting = true;
+        if next + len < end {
+            fill.rest = Some((next + len, end));
+        }
+    }
+}
