@@ -237,6 +237,8 @@ impl Series {
             calm_lateness_us: figures::calm_lateness(samples()),
             stalls: figures::stalls(samples()),
             idle: figures::idle(samples()),
+            transactions: spread(|sample| Some(sample.sender.sent as f64))
+                .filter(|_| case.workload == Workload::Transact),
             blocked_s: spread(figures::blocked_s),
             sent_before_block_bytes: figures::sent_before_block(samples(), case.point.size)
                 .filter(|_| case.workload == Workload::Stalled),

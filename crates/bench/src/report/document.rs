@@ -118,6 +118,8 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idle: Option<Idle>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transactions: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blocked_s: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sent_before_block_bytes: Option<u64>,
@@ -202,6 +204,7 @@ impl Row {
             calm_lateness_us: _,
             stalls: _,
             idle: _,
+            transactions: _,
             blocked_s: _,
             sent_before_block_bytes: _,
             memory_mib: _,

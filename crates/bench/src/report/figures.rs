@@ -108,7 +108,8 @@ pub(super) struct Idle {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Memory {
     pub(super) start: Spread,
-    pub(super) blocked: Spread,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) blocked: Option<Spread>,
     pub(super) max: Spread,
 }
 
@@ -212,13 +213,14 @@ fn fairness(shares: &[f64]) -> Option<f64> {
 
 pub(super) fn memory<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sides<Memory>> {
     let all: Vec<&Sample> = samples.collect();
-    let spread =
-        |value: fn(&MemoryUse) -> u64| sides(&all, |side| side.memory.as_ref().map(|m| mib(value(m))));
-    let (start, blocked) = (spread(|m| m.start_bytes)?, spread(|m| m.blocked_bytes_max)?);
-    let max = spread(|m| m.bytes_max)?;
+    let spread = |value: fn(&MemoryUse) -> Option<u64>| {
+        sides(&all, |side| side.memory.as_ref().and_then(value).map(mib))
+    };
+    let (start, max) = (spread(|m| Some(m.start_bytes))?, spread(|m| Some(m.bytes_max))?);
+    let (sender, receiver) = spread(|m| m.blocked_bytes_max).map(|b| (b.sender, b.receiver)).unzip();
     Some(Sides {
-        sender: Memory { start: start.sender, blocked: blocked.sender, max: max.sender },
-        receiver: Memory { start: start.receiver, blocked: blocked.receiver, max: max.receiver },
+        sender: Memory { start: start.sender, blocked: sender, max: max.sender },
+        receiver: Memory { start: start.receiver, blocked: receiver, max: max.receiver },
     })
 }
 

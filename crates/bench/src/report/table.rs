@@ -152,10 +152,23 @@ fn cost_details(text: &mut String, row: &Row) {
             pair(&idle.wakeups_per_s)
         );
     }
+    if let (Some(memory), Some(transactions)) = (&row.memory_mib, &row.transactions) {
+        let side = |memory: &Memory| format!("{} and {}", short(memory.start.median), short(memory.max.high));
+        let _ = writeln!(
+            text,
+            "{} {}: {} transactions; resident after the first 1000 and at the end: caller {} MiB, answerer {} MiB",
+            row.protocol,
+            conditions(row),
+            transactions.median,
+            side(&memory.sender),
+            side(&memory.receiver)
+        );
+    }
     if let (Some(memory), Some(blocked)) = (&row.memory_mib, &row.blocked_s) {
         let side = |name: &str, memory: &Memory| {
             let (start, max) = (short(memory.start.median), short(memory.max.high));
-            format!("{name} {start} MiB, blocked {}, most {max}", short(memory.blocked.high))
+            let blocked = memory.blocked.as_ref().map_or(0.0, |blocked| blocked.high);
+            format!("{name} {start} MiB, blocked {}, most {max}", short(blocked))
         };
         let _ = writeln!(
             text,
