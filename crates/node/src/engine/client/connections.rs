@@ -108,7 +108,19 @@ impl Connections {
         let (_, cost, last) = self.firsts.swap_remove(at);
         Some((cost, last))
     }
+
+    /// Forgets a connection. Of the readable ones it is taken with others, for to find it among them takes a look at each.
+    fn remove(&mut self, id: ConnectionId) -> Option<Known> {
+        let removed = self.known.remove(&id)?;
+        if removed.listed && self.readable.len() >= 2 * self.known.len() + READABLE_MIN {
+            self.readable.retain(|id| self.known.contains_key(id));
+        }
+        Some(removed)
+    }
 }
+
+/// So many readable ones are kept in any case.
+const READABLE_MIN: usize = 16;
 
 /// Notes that something may be read.
 fn list(known: &mut Known, id: ConnectionId, readable: &mut VecDeque<ConnectionId>) {
@@ -279,7 +291,7 @@ impl Client {
 
     /// Nobody wants to know of a connection any more: what came by it is given back.
     pub fn forget(&mut self, id: ConnectionId) {
-        let Some(known) = self.connections.known.remove(&id) else { return };
+        let Some(known) = self.connections.remove(id) else { return };
         for arrival in known.arrivals {
             self.drop_arrival(arrival);
         }
@@ -385,5 +397,31 @@ impl Client {
                 return self.connections.untold.push(id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polyrail_proto::id::{PortId, SessionId};
+
+    fn id(number: u32) -> ConnectionId {
+        ConnectionId { session: SessionId(1), end: PortId(number) }
+    }
+
+    #[test]
+    fn connections_that_nobody_asked_after_leave_nothing_behind() {
+        let mut connections = Connections::default();
+        for number in 0..10_000 {
+            connections.known.insert(id(number), Known::default());
+            list(connections.known.get_mut(&id(number)).unwrap(), id(number), &mut connections.readable);
+            if number >= 100 {
+                assert!(connections.remove(id(number - 50)).is_some());
+            }
+            assert!(connections.readable.len() <= 2 * 101 + READABLE_MIN);
+        }
+        let still: Vec<ConnectionId> = connections.known.keys().copied().collect();
+        connections.readable.retain(|id| connections.known.contains_key(id));
+        assert_eq!(connections.readable, still, "each that is known, in order");
     }
 }
