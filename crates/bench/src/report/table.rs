@@ -137,6 +137,9 @@ fn load_details(text: &mut String, row: &Row) {
     }
 }
 
+/// From so many on the table tells what memory stays of them.
+const MANY_TRANSACTIONS: f64 = 100_000.0;
+
 fn cost_details(text: &mut String, row: &Row) {
     if let Some(idle) = &row.idle {
         let pair = |sides: &Sides<Spread>| {
@@ -152,7 +155,9 @@ fn cost_details(text: &mut String, row: &Row) {
             pair(&idle.wakeups_per_s)
         );
     }
-    if let (Some(memory), Some(transactions)) = (&row.memory_mib, &row.transactions) {
+    if let (Some(memory), Some(transactions)) = (&row.memory_mib, &row.transactions)
+        && transactions.median >= MANY_TRANSACTIONS
+    {
         let side = |memory: &Memory| format!("{} and {}", short(memory.start.median), short(memory.max.high));
         let _ = writeln!(
             text,
