@@ -40,3 +40,15 @@ pub struct FlowKey {
     /// Class.
     pub class: Class,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_bits_name_each_class_and_the_others_nothing() {
+        assert_eq!([0, 1, 2, 3].map(Class::from_bits), Class::ALL);
+        assert_eq!(Class::from_bits(0b1111_1101), Class::Urgent);
+        assert!(Class::ALL.iter().all(|class| Class::from_bits(*class as u8) == *class));
+    }
+}

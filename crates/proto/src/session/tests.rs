@@ -4,6 +4,7 @@ mod arriving;
 mod fate;
 mod incoming;
 mod moments;
+mod names;
 mod outgoing;
 mod riders;
 mod shares;
