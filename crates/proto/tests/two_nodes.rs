@@ -9,11 +9,12 @@ use polyrail_proto::error::Failure;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
 use polyrail_proto::time::Duration;
+use polyrail_proto::wire::{Frame, Frames, HEADER_BYTES};
 use polyrail_proto::{Destination, Event};
 use std::collections::BTreeMap;
 use world::memory::{PORT_BYTES, PORT_MESSAGES};
 use world::random::Random;
-use world::{Host, IDS, World, pair};
+use world::{Host, IDS, Packet, World, pair};
 
 const SIZES: [usize; 12] = [0, 1, 64, 100, 1_100, 1_400, 2_000, 5_000, 65_535, 65_536, 65_537, 400_000];
 
@@ -120,6 +121,39 @@ fn a_reader_that_sleeps_is_not_overrun_and_misses_nothing() {
         let world = exchange(seed, 1_000, count, sizes, 3_000);
         assert_eq!(world.hosts[1].node.drops().violation, 0, "an honest sender keeps to its credit");
     }
+}
+
+/// Whether the first piece of the first message is in it.
+fn begins_the_first(packet: &Packet) -> bool {
+    let begins = |frame: Frame<'_>| match frame {
+        Frame::Fragment(piece, _) => piece.message.seq == 0 && piece.offset == 0,
+        _ => false,
+    };
+    Frames::new(&packet.bytes[HEADER_BYTES..], HEADER_BYTES).flatten().any(begins)
+}
+
+#[test]
+fn a_missing_piece_is_not_kept_back_by_what_finds_no_room_before_it_is_there() {
+    let (mut world, ports) = pair();
+    // There is room for one message, and for what is next in its flow, but credit for six.
+    let taken = world.hosts[1].memory.grant(ports[1], PORT_BYTES - PORT_BYTES / 16 - 60_000);
+    let to = Destination::Port(PortAddress { node: IDS[1], port: ports[1] });
+    for tag in 0..6 {
+        let now = world.now;
+        assert!(world.hosts[0].send(now, ports[0], to, Class::Normal, tag, &body(tag, 40_000)));
+    }
+    // It is lost until the windows are small: what is refused counts as lost, too.
+    for _ in 0..10_000 {
+        world.step(Duration::us(50), |packet| !begins_the_first(packet));
+    }
+    assert!(world.hosts[1].node.sessions().any(|session| session.stats.messages_refused > 0));
+    let mut arrived = Arrived::default();
+    for _ in 0..10_000 {
+        world.step(Duration::us(50), |_| true);
+        arrived.read(&mut world.hosts[1]);
+    }
+    assert_eq!((arrived.count, world.hosts[0].memory.confirmed), (6, 6));
+    world.hosts[1].memory.take(taken);
 }
 
 #[test]

@@ -30,6 +30,8 @@ const SEEDS: &[(u64, &str)] = &[
     (40_715, "senders that wait for the credit of a port that closes"),
     (40_729, "many connections whose applications try again and again"),
     (1_695, "copies of lost control frames that bred copies"),
+    (20_542, "a piece kept back by what is refused until it is there"),
+    (33_557, "the same, on many connections"),
 ];
 
 #[test]

@@ -9,7 +9,7 @@ use crate::id::BufferId;
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
 use crate::time::{Duration, Instant};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A message as a port hands it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,8 +182,9 @@ pub struct SendFlow {
     messages: VecDeque<Unconfirmed>,
     next: u64,
     cursor: u64,
-    /// Messages of which something must go out again, each once.
-    again: VecDeque<u64>,
+    /// Messages of which something must go out again. The oldest goes first: the receiver may have no room for the others
+    /// before it has that one whole.
+    again: BTreeSet<u64>,
     blocked_until: Instant,
     /// Refusals since something was confirmed.
     refusals: u32,
@@ -218,7 +219,7 @@ impl SendFlow {
             messages: VecDeque::new(),
             next: 0,
             cursor: 0,
-            again: VecDeque::new(),
+            again: BTreeSet::new(),
             blocked_until: Instant::ZERO,
             refusals: 0,
             pushed: 0,
@@ -272,7 +273,7 @@ impl SendFlow {
 
     /// Bytes waiting to be sent for the first time, an estimate for choosing links (first few messages).
     pub fn next_bytes(&self) -> Option<u64> {
-        if let Some(seq) = self.again.front() {
+        if let Some(seq) = self.again.first() {
             return self.message(*seq).map(|m| m.message.len).or(Some(0));
         }
         self.message(self.next).map(|m| m.message.len)
@@ -364,9 +365,9 @@ impl SendFlow {
 
     /// Something to be repeated; what was confirmed meanwhile is left out.
     fn take_again(&mut self, room: usize, packet_room: usize) -> Option<Take> {
-        while let Some(&seq) = self.again.front() {
+        while let Some(&seq) = self.again.first() {
             match self.again_of(seq, room, packet_room) {
-                Again::Nothing => drop(self.again.pop_front()),
+                Again::Nothing => drop(self.again.pop_first()),
                 Again::NoRoom => return None,
                 Again::Take(take) => return Some(take),
             }
@@ -425,7 +426,7 @@ impl SendFlow {
         let fresh = entry.lost.is_none();
         entry.lost.get_or_insert_default().insert(start, end);
         if fresh {
-            self.again.push_back(seq);
+            self.again.insert(seq);
         }
     }
 

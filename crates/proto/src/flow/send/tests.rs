@@ -199,6 +199,26 @@ fn of_a_piece_that_was_lost_just_that_is_repeated() {
 }
 
 #[test]
+fn the_oldest_is_repeated_first_whichever_was_missed_first() {
+    let (mut flow, mut credit) = flow();
+    assert_eq!(taken(&mut flow, &mut credit, 3, 2_800).len(), 6, "two pieces each");
+    flow.repeat_whole(2, 1);
+    let mut again = |missed: u64, offset| {
+        flow.repeat_part(missed, offset, 1_376);
+        match flow.take(NOW, &mut credit, 1_448, 1_448) {
+            Some(Take::Part { seq, offset, .. }) => (seq, offset),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(again(2, 0), (2, 0));
+    assert_eq!(again(1, 1_424), (1, 1_424));
+    assert_eq!(again(2, 0), (2, 0), "it has no room there, and is missed again and again");
+    assert_eq!(again(0, 1_424), (0, 1_424), "for this one all of them wait");
+    assert_eq!(again(0, 1_424), (0, 1_424));
+    assert_eq!(again(2, 0), (2, 0));
+}
+
+#[test]
 fn only_a_message_that_cannot_have_been_taken_is_called_refused() {
     for (repeated, fates) in [
         (false, [Fate::Unknown, Fate::Refused, Fate::Refused, Fate::Refused]),
