@@ -137,3 +137,27 @@ fn a_probe_time_out_counts_from_the_first_packet_in_flight() {
     let pto = session.links[0].pto();
     assert_eq!(at(&mut session, 50), NOW + Duration::ms(50) + pto);
 }
+
+#[test]
+fn messages_that_expire_are_given_up_and_counted() {
+    let config = config();
+    let mut session = session(&config, &[(Active, 0)]);
+    let message = |at| {
+        let buffer = BufferId(at);
+        (Outgoing { buffer, len: 8, service: None, range: None, tag: None, returns: false }, Instant(at))
+    };
+    for at in [NOW.0, NOW.0 - 1, NOW.0 + 1] {
+        let (message, at) = message(at);
+        assert!(session.send_until(NOW - Duration::us(1), FLOW, message, at));
+    }
+    let mut given_up = Vec::new();
+    with_cx(&config, |cx| {
+        session.expire(cx);
+        given_up.extend(cx.events.iter().map(|event| match event {
+            Event::SendFailed { buffer, why: Failure::Expired, .. } => buffer.0,
+            other => panic!("{other:?}"),
+        }));
+    });
+    assert_eq!(given_up, [NOW.0 - 1, NOW.0], "the one whose time comes later waits on");
+    assert_eq!(session.stats.messages_failed, 2);
+}
