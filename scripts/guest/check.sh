@@ -1,6 +1,6 @@
 # Runs in the guest: every workload over each protocol that is the kernel's alone, within the node and between two.
 # Fails if one could not be measured, or if one that promises delivery lost, repeated, reordered or damaged something. But
-# when a link goes or comes back, the kernel's TIPC itself may deliver messages of a connection in the wrong order
+# when a link comes back, the kernel's TIPC itself may deliver messages of a connection in the wrong order
 # (docs/measuring.md): that is told and fails nothing.
 uname -r
 polyrail bench list | grep -A1 -E '^(sctp|tipc)'
