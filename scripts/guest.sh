@@ -78,4 +78,7 @@ timeout "${TIMEOUT_S:-1800}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max
     -nodefaults -serial stdio -nic none -kernel "$kernel" -initrd "$work/image" \
     -append "console=ttyS0 quiet loglevel=3 mitigations=off panic=1" </dev/null | sed -u 's/\r//g' | tee "$log" ||
     fail "the guest did not end within ${TIMEOUT_S:-1800} s"
-grep -q '^guest: ended with 0$' "$log" || fail "the check in the guest failed"
+grep -q '^guest: ended with 0$' "$log" && exit
+# Seen now and then with several emulated cores: an int3 of code that the kernel patches, a double fault.
+! grep -q 'Kernel panic' "$log" || fail "the guest's kernel panicked, probably by the emulation: try again"
+fail "the check in the guest failed"

@@ -1,5 +1,7 @@
 # Runs in the guest: every workload over each protocol that is the kernel's alone, within the node and between two.
-# Fails if one could not be measured, or if one that promises delivery lost, repeated, reordered or damaged something.
+# Fails if one could not be measured, or if one that promises delivery lost, repeated, reordered or damaged something. But
+# when a link comes back, the kernel's TIPC itself may deliver messages of a connection in the wrong order
+# (docs/measuring.md): that is told and fails nothing.
 uname -r
 polyrail bench list | grep -A1 -E '^(sctp|tipc)'
 failed=0
@@ -13,13 +15,14 @@ check() {
     code=$?
     [ $code = 0 ] || { failed=1; echo "FAILED: exit code $code"; cat /tmp/complaints; }
     # One value a line; a row's protocol comes before its counts.
-    awk -F'"' '
+    awk -v workload="$workload" -F'"' '
         /"protocol":/ { protocol = $4 }
         /"reason":|"errors":|"error":/ { print "FAILED:", protocol, $0; bad = 1; next }
         /"(lost|duplicated|reordered|damaged)":/ {
             count = $3; gsub(/[^0-9]/, "", count)
             counted[protocol] = 1
             text[protocol] = text[protocol] " " $2 " " count
+            if (workload == "failover" && $2 == "reordered" && protocol ~ /^tipc-/) next
             if (count > 0 && ($2 == "damaged" || protocol !~ /^(udp|tipc-rdm|tipc-dgram)$/)) bad = 1
         }
         END {

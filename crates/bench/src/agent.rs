@@ -216,7 +216,7 @@ impl Opening<'_> {
     }
 
     fn transactor(&self) -> Result<&dyn Transactor, String> {
-        self.protocol.transactor().ok_or_else(|| format!("{}: makes no connections", self.job.protocol))
+        self.protocol.transactor().ok_or_else(|| format!("{}: makes no transactions", self.job.protocol))
     }
 
     fn caster(&self) -> Result<&dyn Caster, String> {

@@ -16,14 +16,15 @@ pub struct MemoryUse {
     /// The most until the receiver read on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_bytes_max: Option<u64>,
-    /// The most over the whole run; of transactions, at its end.
+    /// The most over the whole run; of transactions, when it was reported, at the end if it came to one.
     pub bytes_max: u64,
 }
 
 /// After so many rounds everything has been used once that is used again by each.
 const ROUNDS_UNTIL_START: u64 = 1_000;
 
-/// The memory of a run of many equal rounds, looked at twice only, for that takes as long as a round.
+/// The memory of a run of many equal rounds, looked at once they have begun and for each report, a few times a second:
+/// a look takes as long as a round.
 #[derive(Default)]
 pub(crate) struct RoundsMemory {
     start_bytes: Option<u64>,

@@ -115,7 +115,7 @@ pub trait Protocol: Sync {
         flows.iter().map(|flow| self.connect(flow.setup, flow.address, timeout)).collect()
     }
 
-    /// How it makes transactions; `None`: it makes no connections.
+    /// How it makes transactions; `None`: it opens no connection for each message.
     fn transactor(&self) -> Option<&dyn Transactor> {
         None
     }

@@ -295,18 +295,18 @@ impl Series {
         }
         let unfinished = sample.cuts.iter().filter(|cut| cut.judgement.unfinished).count();
         if unfinished > 0 {
-            notes.push(format!("after {unfinished} cuts, messages were still missing 8 s later"));
+            notes.push(format!("cuts after which messages were still missing 8 s later: {unfinished}"));
         }
         let tainted = |cut: &&Cut| 2 * cut.judgement.before_ns > cut.judgement.gap_ns;
         let tainted = sample.cuts.iter().filter(tainted).count();
         if tainted > 0 {
             notes.push(format!(
-                "{tainted} cuts were begun while the flow was late by half of their gap already"
+                "cuts that were begun while the flow was late by half of their gap already: {tainted}"
             ));
         }
         let unused = sample.cuts.iter().filter(|cut| cut.carried_share < UNUSED_SHARE).count();
         if unused > 0 {
-            notes.push(format!("{unused} cuts met a link that carried next to nothing at that time"));
+            notes.push(format!("cuts that met a link that carried next to nothing at that time: {unused}"));
         }
         notes.extend(self.broken_promise(sample));
         if let (Some(goodput), Some(capacity)) = (throughput_mbps(sample), self.case.capacity_mbps())

@@ -550,7 +550,7 @@ fn suits(
         return Err("uses the first link alone: there is no other to fail over to".to_owned());
     }
     if workload == Workload::Transact && protocol.transactor().is_none() {
-        return Err("makes no connections, which transact is about".to_owned());
+        return Err("opens no connection for each message, which transact is about".to_owned());
     }
     if workload == Workload::Multicast && protocol.caster().is_none() {
         return Err("does not send to several nodes at once, which multicast is about".to_owned());

@@ -56,13 +56,17 @@ pub struct Send {
 
 /// Sends, waits until all is acknowledged, leaves.
 pub fn run(send: &Send, output: &Output) -> Result<ExitCode, Failure> {
-    let is_input =
-        send.text.is_none() && (send.files.is_empty() || send.files.iter().any(|f| f.as_os_str() == "-"));
+    let is_input = send.text.is_none()
+        && (send.files.is_empty() || send.files.iter().any(|path| is_standard_input(path)));
     if is_input && send.repeat > 1 {
         return Err(Failure::new(
             Exit::Usage,
             "--repeat: the standard input can be read once; allowed: files or --text",
         ));
+    }
+    // Nobody should have to wait for a service to be told of a wrong name.
+    for path in send.files.iter().filter(|path| !is_standard_input(path)) {
+        path.metadata().map_err(|error| unreadable(path, &error))?;
     }
     let node = crate::node::embed(send.node.config()?)?;
     let port = node.port()?;
@@ -86,6 +90,14 @@ pub fn run(send: &Send, output: &Output) -> Result<ExitCode, Failure> {
         output.result("", &json!({ "ok": true, "messages": messages, "bytes": bytes, "seconds": seconds }));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
 }
 
 /// Waits for the service; if nobody comes, the error says what is bound.
@@ -116,8 +128,8 @@ impl Sender<'_> {
     }
 
     fn input(&mut self, path: &Path) -> Result<(), Failure> {
-        let unreadable = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
-        let reader: Box<dyn Read> = if path.as_os_str() == "-" {
+        let unreadable = |error: std::io::Error| unreadable(path, &error);
+        let reader: Box<dyn Read> = if is_standard_input(path) {
             Box::new(std::io::stdin().lock())
         } else {
             Box::new(File::open(path).map_err(unreadable)?)

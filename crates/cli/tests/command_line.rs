@@ -141,6 +141,13 @@ fn an_unknown_testbed_is_not_found_and_the_known_ones_are_named() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_told_before_the_service_is_waited_for() {
+    let arguments = ["send", "--insecure", "--wait=1ms", "60000:1", "-", "no-such-file"];
+    let line = failure(&arguments, 1);
+    assert!(line.contains("no-such-file: No such file"), "{line}");
+}
+
+#[test]
 fn the_version_is_printed() {
     let output = polyrail(&["--version"]);
     assert_eq!(text(&output.stdout), concat!("polyrail ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -57,8 +57,10 @@ pub(crate) enum Slept {
     Done,
 }
 
+/// Rare events that one wake-up takes notice of; of more, the next does.
+const RARE_EVENTS: usize = 16;
+
 /// What a sleep ends by.
-#[derive(Default)]
 struct Sleep {
     /// The rare events, then the data sockets.
     set: PollSet,
@@ -68,6 +70,20 @@ struct Sleep {
     ready: Vec<(usize, RawFd)>,
     /// All sockets that did, the far ones among them.
     ended_by: Vec<RawFd>,
+    /// The rare events themselves.
+    rare: Events,
+}
+
+impl Default for Sleep {
+    fn default() -> Sleep {
+        Sleep {
+            set: PollSet::default(),
+            data: Vec::new(),
+            ready: Vec::new(),
+            ended_by: Vec::new(),
+            rare: Events::new(RARE_EVENTS),
+        }
+    }
 }
 
 /// The engine with what its drivers share.
@@ -81,6 +97,7 @@ pub(crate) struct Drive {
     timer: TimerFd,
     wake: EventFd,
     data: Mutex<DataSockets>,
+    /// They all have; set by whoever has `data`.
     data_joined: OnceLock<()>,
     sleeper: Mutex<Sleep>,
     /// Who sleeps on the descriptors: see [`Sleeper`].
@@ -146,8 +163,8 @@ impl Drive {
     /// # Errors
     /// The kernel has no memory for it.
     pub(crate) fn fd(&self) -> io::Result<RawFd> {
-        if self.data_joined.get().is_none() {
-            let mut data = self.data();
+        if !self.has_joined() {
+            let data = self.data();
             data.join(&self.epoll)?;
             let _ = self.data_joined.set(());
             drop(data);
@@ -161,9 +178,15 @@ impl Drive {
         self.data.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Whether a program waits on the descriptor.
+    fn has_joined(&self) -> bool {
+        self.data_joined.get().is_some()
+    }
+
     /// Takes notice of sockets that came and went; whether there were any.
     fn refresh(&self, engine: &Engine) -> bool {
-        self.data().refresh(engine, &self.epoll)
+        let mut data = self.data();
+        data.refresh(engine, &self.epoll, self.has_joined())
     }
 
     fn turn(&self, mut engine: MutexGuard<'_, Engine>, now_ns: u64, budget: Budget) -> Work {
@@ -177,7 +200,7 @@ impl Drive {
             if work.rang && polling == Sleeper::Port as u64 {
                 self.wake();
             }
-        } else if self.data_joined.get().is_some() {
+        } else if self.has_joined() {
             self.hand_over(&engine, work, now_ns);
         }
         work
@@ -222,7 +245,7 @@ impl Drive {
             self.watched.store(blocked_bits(&engine), Ordering::Relaxed);
             self.refresh(&engine);
             self.watch(&engine, &mut sleep);
-            if self.data_joined.get().is_some() {
+            if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
             }
             self.set_timer_by(now_ns, until_ns.unwrap_or(u64::MAX).min(deadline_ns));
@@ -241,7 +264,7 @@ impl Drive {
             let now_ns = now_ns();
             let work =
                 if rare { engine.turn(now_ns, Budget::THOROUGH) } else { engine.woken(now_ns, &sleep.ready) };
-            if self.data_joined.get().is_some() {
+            if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
             }
         }
@@ -254,37 +277,36 @@ impl Drive {
     fn watch(&self, engine: &Engine, sleep: &mut Sleep) {
         let full: Vec<RawFd> = engine.full_fds().collect();
         let mut data = self.data();
-        data.note_sleep(&self.epoll, &sleep.ended_by);
+        data.note_sleep(&self.epoll, &sleep.ended_by, self.has_joined());
         sleep.ended_by.clear();
         sleep.data.clear();
-        sleep.data.extend(data.near(&full));
         sleep.set.clear();
         sleep.set.add(self.epoll.as_raw_fd(), false);
-        for &(_, fd) in &sleep.data {
-            sleep.set.add(fd, full.contains(&fd));
+        for (bearer, fd, room) in data.near(&full) {
+            sleep.data.push((bearer, fd));
+            sleep.set.add(fd, room);
         }
     }
 
     /// Sleeps; whether it ended, among others, by one of the rare events.
     fn sleep(&self, sleep: &mut Sleep) -> bool {
-        let Sleep { set, data, ready, ended_by } = sleep;
+        let Sleep { set, data, ready, ended_by, rare } = sleep;
         // An interrupted sleep is as good as an ended one.
         let _ = set.wait(None);
-        let rare = set.is_ready(0);
+        let is_rare = set.is_ready(0);
         let sockets = data.iter().enumerate();
         ready.clear();
         ready.extend(sockets.filter(|(at, _)| set.is_ready(at + 1)).map(|(_, socket)| *socket));
         ended_by.extend(ready.iter().map(|(_, fd)| *fd));
-        if rare {
-            self.clear_rare(ended_by);
+        if is_rare {
+            self.clear_rare(rare, ended_by);
         }
-        rare
+        is_rare
     }
 
     /// Takes notice of the timer and of calls to wake up; `far` gets the sockets that have something.
-    fn clear_rare(&self, far: &mut Vec<RawFd>) {
-        let mut events = Events::new(16);
-        let _ = self.epoll.wait(&mut events, Some(0));
+    fn clear_rare(&self, events: &mut Events, far: &mut Vec<RawFd>) {
+        let _ = self.epoll.wait(events, Some(0));
         for event in events.iter() {
             match event.token {
                 TIMER => {

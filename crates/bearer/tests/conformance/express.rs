@@ -1,6 +1,6 @@
 //! Express frames between two hosts: used where they can be, and never at the price of order or of a link's truth.
 
-use polyrail_bearer::{Bearer, RxBatch, UdpBearer, UdpConfig};
+use polyrail_bearer::{Address, Bearer, RxBatch, UdpBearer, UdpConfig};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 
 use crate::media::Veth;
@@ -21,8 +21,12 @@ fn pair(claim: &str) -> Option<(Veth, UdpBearer, UdpBearer)> {
 }
 
 fn open(veth: &Veth, side: usize, port: u16) -> UdpBearer {
+    open_with(veth, side, port, true)
+}
+
+fn open_with(veth: &Veth, side: usize, port: u16, express: bool) -> UdpBearer {
     let (device, ip) = [("va", "10.0.0.1"), ("vb", "10.0.0.2")][side];
-    let config = UdpConfig { port, beacon_port: 0, ..UdpConfig::new(device, ip.parse().unwrap()) };
+    let config = UdpConfig { port, beacon_port: 0, express, ..UdpConfig::new(device, ip.parse().unwrap()) };
     veth.host(side).run(|| UdpBearer::open(config).unwrap())
 }
 
@@ -102,22 +106,48 @@ fn receive_where_ready(bearer: &mut UdpBearer) -> (Vec<usize>, Vec<Vec<u8>>) {
     (ready, got)
 }
 
+/// The bearer once it has a socket for `to` alone, which so many trains earn. It opens that itself, and so at its host.
+fn earn_socket(veth: &Veth, side: usize, mut bearer: UdpBearer, to: Address) -> UdpBearer {
+    veth.host(side).run(move || {
+        let sockets = bearer.fds().data.len();
+        (0..300).for_each(|_| send_ok(&mut bearer, to, &Train::new(&[0; 200], 100)));
+        assert_eq!(bearer.fds().data.len(), sockets + 1);
+        bearer
+    })
+}
+
 #[test]
 fn what_has_come_is_found_where_the_system_says_that_something_has() {
     let claim = "what_has_come_is_found_where_the_system_says_that_something_has";
-    let Some((_veth, mut a, mut b)) = pair(claim) else { return };
+    let Some((veth, mut a, b)) = pair(claim) else { return };
+    // It is never answered, so what it sends stays with datagrams and with the common socket.
+    let mut stranger = open_with(&veth, 0, 0, false);
+    let mut b = earn_socket(&veth, 1, b, a.local().address);
+    receive_now(&mut a);
     exchange(&mut a, &mut b, ENOUGH);
-    let (packets, before) = (b.fds().data.len() - 1, frames(&b).1);
+    const COMMON: usize = 0;
+    const OWN: usize = 1;
+    const PACKETS: usize = 2;
+    assert_eq!(b.fds().data.len(), 3);
+    let (to, before) = (b.local().address, frames(&b).1);
+    let mut found = [0; 3];
     for round in 0..300u64 {
         let bytes = numbered(64, round);
-        send_ok(&mut a, b.local().address, &Train::new(&bytes, 64));
-        let sent = frames(&b).1;
+        let (is_strange, received) = (round % 3 == 2, frames(&b).1);
+        send_ok(if is_strange { &mut stranger } else { &mut a }, to, &Train::new(&bytes, 64));
         let (ready, got) = receive_where_ready(&mut b);
-        assert_eq!(got, [&bytes[..]]);
-        assert_eq!(ready, if frames(&b).1 > sent { [packets] } else { [ready[0]] });
+        assert_eq!(got, [&bytes[..]], "round {round}: {ready:?}");
+        let place = match (is_strange, frames(&b).1 > received) {
+            (true, _) => COMMON,
+            (false, true) => PACKETS,
+            (false, false) => OWN,
+        };
+        assert_eq!(ready, [place], "round {round}");
+        found[place] += 1;
         exchange(&mut b, &mut a, 1);
     }
-    assert!((before + 200..before + 598).contains(&frames(&b).1), "frames and datagrams");
+    assert!(found[COMMON] == 100 && found[OWN] > 1 && found[PACKETS] > 100, "{found:?}");
+    assert!(frames(&b).1 > before + 200, "frames came in between too");
     assert!(!b.prefer(-1));
 }
 
@@ -163,7 +193,7 @@ fn where_datagrams_vanish_frames_end_too() {
 #[test]
 fn a_neighbour_that_begins_anew_is_found_again() {
     let Some((veth, mut a, b)) = pair("a_neighbour_that_begins_anew_is_found_again") else { return };
-    let polyrail_bearer::Address::Ip(there) = b.local().address else { return };
+    let Address::Ip(there) = b.local().address else { return };
     let mut b = b;
     exchange(&mut a, &mut b, ENOUGH);
     drop(b);

@@ -172,8 +172,8 @@ fn cost_details(text: &mut String, row: &Row) {
     if let (Some(memory), Some(blocked)) = (&row.memory_mib, &row.blocked_s) {
         let side = |name: &str, memory: &Memory| {
             let (start, max) = (short(memory.start.median), short(memory.max.high));
-            let blocked = memory.blocked.as_ref().map_or(0.0, |blocked| blocked.high);
-            format!("{name} {start} MiB, blocked {}, most {max}", short(blocked))
+            let blocked = memory.blocked.as_ref().map_or("-".to_owned(), |blocked| short(blocked.high));
+            format!("{name} {start} MiB, blocked {blocked}, most {max}")
         };
         let _ = writeln!(
             text,

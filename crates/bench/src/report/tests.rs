@@ -6,6 +6,7 @@ use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::host::Device;
+use crate::memory::MemoryUse;
 use crate::protocol::find;
 
 fn parsed(report: &Report) -> Value {
@@ -260,6 +261,22 @@ fn devices_are_in_the_document_and_those_alike_share_a_line_of_the_table() {
     );
     let table = report.table();
     assert!(table.lines().any(|line| line == "l0, l1: qdisc unknown"), "{table}");
+}
+
+#[test]
+fn memory_at_the_blockade_that_nobody_has_seen_is_no_figure() {
+    let told = |blocked_bytes_max| {
+        let memory = MemoryUse { start_bytes: 2 << 20, blocked_bytes_max, bytes_max: 6 << 20 };
+        let side = |blocked_ns| SideReport { memory: Some(memory), blocked_ns, ..SideReport::default() };
+        let sample = Sample { sender: side(500_000_000), receiver: side(0), ..Sample::default() };
+        let mut report = Report::new();
+        report.add(series("stalled", "tcp-cubic", vec![sample]));
+        report.table()
+    };
+    for (blocked_bytes_max, said) in [(Some(4 << 20), "blocked 4.000,"), (None, "blocked -,")] {
+        let table = told(blocked_bytes_max);
+        assert_eq!(table.matches(said).count(), 2, "sender and receiver: {table}");
+    }
 }
 
 #[test]

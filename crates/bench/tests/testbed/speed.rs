@@ -1,6 +1,8 @@
 //! Streams and round trips, and a side that hangs.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_bench::netns::Testbed;
 
@@ -36,19 +38,23 @@ pub fn every_protocol_answers_between_two_nodes() {
 pub fn a_hung_side_is_killed_and_what_was_told_is_kept() {
     let namespace = format!("pr-bench-{}-a", std::process::id());
     let (running, watched) = (namespace.clone(), namespace);
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = over.clone();
     let freezer = std::thread::spawn(move || {
         let sent_bytes = || {
             let read = ["netns", "exec", &watched, "cat", "/sys/class/net/l0/statistics/tx_bytes"];
             output("ip", &read).trim().parse::<u64>().unwrap_or(0)
         };
-        // Far enough into the window that the receiver has told of its progress; then the sender stops for ever.
-        while sent_bytes() < 20_000_000 {}
+        // Far enough into the window that the receiver has told of its progress; then the sender stops for ever. A machine
+        // that stood still meanwhile may never get so far.
+        while sent_bytes() < 20_000_000 && !is_over.load(Ordering::Relaxed) {}
         for pid in output("ip", &["netns", "pids", &running]).lines() {
             Command::new("kill").args(["-STOP", pid]).status().expect("kill");
         }
     });
     let line = "stream --protocol tcp-cubic --rate 100 --warmup 0.05 --duration 4 --repeat 1 --wait block";
     let (report, document) = run(line);
+    over.store(true, Ordering::Relaxed);
     freezer.join().expect("freezer");
     let row = &document["results"][0];
     assert!(

@@ -31,57 +31,55 @@ struct Socket {
     far: bool,
 }
 
-/// The sockets as of the last look.
-#[derive(Default)]
+/// The sockets as of the last look. `joined` says that a program waits on the descriptor of the rare events: everything is
+/// to end its sleep, so all sockets are in that set then, and else the far ones.
 pub(super) struct DataSockets {
     version: u32,
     all: Vec<Socket>,
-    /// A program waits on the descriptor of the rare events: everything is to end its sleep.
-    joined: bool,
 }
 
 impl DataSockets {
     pub fn of(engine: &Engine) -> DataSockets {
-        DataSockets { version: engine.fds_version(), all: sockets(engine).collect(), joined: false }
+        DataSockets { version: engine.fds_version(), all: sockets(engine).collect() }
     }
 
     /// Takes notice of sockets that came and went; whether there were any. They are all near then.
-    pub fn refresh(&mut self, engine: &Engine, epoll: &Epoll) -> bool {
+    pub fn refresh(&mut self, engine: &Engine, epoll: &Epoll, joined: bool) -> bool {
         if self.version == engine.fds_version() {
             return false;
         }
-        if !self.joined {
+        if !joined {
             self.all.iter().filter(|socket| socket.far).for_each(|socket| leave(epoll, socket.fd));
         }
         self.all.clear();
         self.all.extend(sockets(engine));
         self.version = engine.fds_version();
-        if self.joined {
+        if joined {
             // It fails for want of kernel memory only: what the new socket gets is then found by other events.
             let _ = self.join(epoll);
         }
         true
     }
 
-    /// Lets all of them, now and in future, make the descriptor of the rare events readable.
-    pub fn join(&mut self, epoll: &Epoll) -> io::Result<()> {
-        self.joined = true;
+    /// Lets all of them make the descriptor of the rare events readable. What has entered before one fails stays, which
+    /// costs sleeps only.
+    pub fn join(&self, epoll: &Epoll) -> io::Result<()> {
         self.all.iter().try_for_each(|socket| enter(epoll, socket.fd))
     }
 
-    /// Those that a sleep watches itself, with the numbers of their bearers: the near ones, and those of `full`, for no
-    /// rare event tells of room.
-    pub fn near(&self, full: &[RawFd]) -> impl Iterator<Item = (usize, RawFd)> {
-        let near = self.all.iter().filter(move |socket| !socket.far || full.contains(&socket.fd));
-        near.map(|socket| (socket.bearer, socket.fd))
+    /// Those that a sleep watches itself, with the numbers of their bearers, and whether it waits for room there: the near
+    /// ones, and those of `full`, for no rare event tells of room.
+    pub fn near(&self, full: &[RawFd]) -> impl Iterator<Item = (usize, RawFd, bool)> {
+        let all = self.all.iter().map(|socket| (socket, full.contains(&socket.fd)));
+        all.filter(|(socket, room)| !socket.far || *room)
+            .map(|(socket, room)| (socket.bearer, socket.fd, room))
     }
 
     /// Takes notice of those that ended a sleep.
-    pub fn note_sleep(&mut self, epoll: &Epoll, ended_by: &[RawFd]) {
+    pub fn note_sleep(&mut self, epoll: &Epoll, ended_by: &[RawFd], joined: bool) {
         if ended_by.is_empty() {
             return;
         }
-        let joined = self.joined;
         for socket in &mut self.all {
             if ended_by.contains(&socket.fd) {
                 socket.sleeps = 0;
@@ -135,13 +133,13 @@ mod tests {
                 (Epoll::new().unwrap(), EventFd::new().unwrap(), EventFd::new().unwrap());
             let fds = [busy.as_raw_fd(), silent.as_raw_fd()];
             let all = fds.map(|fd| Socket { bearer: 7, fd, sleeps: 0, far: false }).into();
-            let mut sockets = DataSockets { version: 0, all, joined: false };
-            (0..sleeps).for_each(|_| sockets.note_sleep(&epoll, &fds[..1]));
+            let mut sockets = DataSockets { version: 0, all };
+            (0..sleeps).for_each(|_| sockets.note_sleep(&epoll, &fds[..1], false));
             World { epoll, sockets, busy, silent }
         }
 
         fn near(&self, full: &[RawFd]) -> Vec<RawFd> {
-            self.sockets.near(full).map(|(_, fd)| fd).collect()
+            self.sockets.near(full).map(|(_, fd, _)| fd).collect()
         }
 
         /// The sockets that make the descriptor of the rare events readable.
@@ -157,19 +155,20 @@ mod tests {
         let mut world = World::after(SLEEPS_MAX - 1);
         let (busy, silent) = (world.busy.as_raw_fd(), world.silent.as_raw_fd());
         assert_eq!(world.near(&[]), [busy, silent]);
-        world.sockets.note_sleep(&world.epoll, &[]);
+        world.sockets.note_sleep(&world.epoll, &[], false);
         assert_eq!(world.near(&[]), [busy, silent], "nobody has ended that one");
-        world.sockets.note_sleep(&world.epoll, &[busy]);
+        world.sockets.note_sleep(&world.epoll, &[busy], false);
         assert_eq!(world.near(&[]), [busy]);
         assert_eq!(world.near(&[silent]), [busy, silent], "it waits for room");
+        assert!(world.sockets.near(&[silent]).all(|(_, fd, room)| room == (fd == silent)));
         world.busy.signal();
         assert_eq!(world.told(), []);
         world.silent.signal();
         assert_eq!(world.told(), [Some(silent)]);
-        world.sockets.note_sleep(&world.epoll, &[silent]);
+        world.sockets.note_sleep(&world.epoll, &[silent], false);
         assert_eq!(world.near(&[]), [busy, silent]);
         assert_eq!(world.told(), []);
-        (0..SLEEPS_MAX - 1).for_each(|_| world.sockets.note_sleep(&world.epoll, &[busy]));
+        (0..SLEEPS_MAX - 1).for_each(|_| world.sockets.note_sleep(&world.epoll, &[busy], false));
         assert_eq!(world.near(&[]), [busy, silent], "its silence is counted from there");
     }
 
@@ -181,7 +180,7 @@ mod tests {
         world.busy.signal();
         world.silent.signal();
         assert_eq!(world.told().len(), 2);
-        world.sockets.note_sleep(&world.epoll, &[silent]);
+        world.sockets.note_sleep(&world.epoll, &[silent], true);
         assert_eq!(world.near(&[]), [busy, silent]);
         assert_eq!(world.told().len(), 2, "one that is near again has not left");
     }

@@ -333,14 +333,53 @@ fn who_is_about_to_wake_by_the_timer_is_woken_though_another_deadline_comes() {
 
 #[test]
 fn a_sleep_ends_in_time_whatever_the_one_before_waited_for() {
-    let world = World::new();
-    for wait_ns in [3_000_000, 1_000_000, 2_000_000, 4_000_000] {
-        let until = now_ns() + wait_ns;
-        while now_ns() < until {
-            assert_eq!(world.drive.poll(Sleeper::Port, Some(until), &mut || false, &|| ()), Slept::Over);
-        }
-        assert!(now_ns() < until + PATIENCE_NS, "it slept on");
+    for before_ns in [0, 1_000_000, 3_600_000_000_000] {
+        let (tell, told) = mpsc::channel();
+        let own = World::new().drive;
+        std::thread::spawn(move || {
+            let sleep = |until, cause: &mut dyn FnMut()| {
+                let done = &mut || {
+                    cause();
+                    false
+                };
+                assert_eq!(own.poll(Sleeper::Other, Some(until), done, &|| ()), Slept::Over);
+            };
+            sleep(now_ns() + before_ns, &mut || own.wake());
+            let (until, mut sleeps) = (now_ns() + 2_000_000, 0);
+            while sleeps == 0 || now_ns() < until {
+                sleep(until, &mut || ());
+                sleeps += 1;
+            }
+            let _ = tell.send(sleeps);
+        });
+        let sleeps = told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("it sleeps on");
+        // One by the timer of before, one by its own; a stopped and continued process ends a few more.
+        assert!(sleeps < 20, "{sleeps} sleeps: it is kept awake");
     }
+}
+
+#[test]
+fn what_comes_to_a_socket_that_was_silent_for_long_ends_the_sleep_and_is_read() {
+    let mut world = World::new();
+    world.hand.sockets.lock().unwrap().push(EventFd::new().unwrap());
+    let inbox = world.drive.engine().fds().next().unwrap().1.data[0];
+    let unread = Program(Epoll::new().unwrap());
+    unread.0.add(inbox, 0, Interest::READ).unwrap();
+    let is_near = |world: &World| world.drive.data().near(&[]).any(|(_, fd, _)| fd == inbox);
+    let mut sleeps = 0;
+    while is_near(&world) {
+        world.sleep("what came to another socket", |world| world.hand.sockets.lock().unwrap()[0].signal());
+        world.hand.sockets.lock().unwrap()[0].clear();
+        sleeps += 1;
+        assert!(sleeps < 1_000, "it is never far");
+    }
+    world.sleep("what came to a far socket", |world| {
+        world.arrive();
+        assert!(unread.is_awake());
+    });
+    assert!(!unread.is_awake(), "it was not read");
+    assert!(world.sleeps_on());
+    assert!(is_near(&world), "it has ended a sleep");
 }
 
 #[test]
