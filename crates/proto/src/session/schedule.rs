@@ -69,6 +69,11 @@ impl Schedule {
         self.rings.iter().all(VecDeque::is_empty)
     }
 
+    /// Whether what comes next leaves room in its packets: pieces of large messages fill theirs.
+    pub(super) fn has_flows(&self) -> bool {
+        self.rings.iter().any(|ring| matches!(ring.front(), Some(Work::Flow(_))))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.rings.iter().map(VecDeque::len).sum()
     }

@@ -89,6 +89,20 @@ fn an_acknowledgement_that_is_not_due_rides_with_what_leaves_anyway() {
     assert_eq!((acknowledged(&packets), packets[0].frames().len()), (vec![0], 1));
 }
 
+/// They fill their packets, so that it would leave alone, before it is due.
+#[test]
+fn an_acknowledgement_that_is_not_due_does_not_go_before_the_pieces_of_a_large_message() {
+    for due in [false, true] {
+        let mut session = up(1);
+        start_transfer(&mut session, Class::Normal, 1 << 20);
+        owe_acknowledgement(&mut session.links[0].received);
+        let now = if due { NOW + WAIT } else { NOW };
+        let (_, packets) = poll_at(&mut session, now, 0).unwrap();
+        assert_eq!(acknowledged(&packets), if due { vec![0] } else { vec![] });
+        assert_eq!(packets.len() > 1, !due, "pieces begin with a train of their own");
+    }
+}
+
 #[test]
 fn a_message_brings_no_acknowledgement_where_nothing_waits_for_one() {
     let mut session = up(2);

@@ -57,7 +57,7 @@ impl Session {
             || !link.replies.is_empty()
             || !self.receiving.cts.is_empty()
             || (link.usable() && self.control.ready())
-            || (fill.budget > 0 && !self.schedule.is_empty())
+            || (fill.budget > 0 && self.schedule.has_flows())
     }
 
     pub(super) fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
