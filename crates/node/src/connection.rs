@@ -3,7 +3,6 @@
 use crate::clock::now_ns;
 use crate::engine::client::Arrival;
 use crate::engine::client::connections::{Known, Request, Wish};
-use crate::engine::client::gathering::GATHERED_BYTES_MAX;
 use crate::engine::command::NotConnecting;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
 use crate::message::Message;
@@ -23,6 +22,8 @@ const ACCEPTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Shorter writes of a stream share packets, which is as good as putting them together.
 const GATHERED_BYTES_MIN: usize = 4_096;
+/// Bytes of a write that become one message where writes are not gathered.
+const WRITTEN_BYTES_MAX: usize = 1 << 20;
 
 /// How to connect: see [`Port::connect_with`].
 #[derive(Clone, Copy, Debug)]
@@ -481,9 +482,9 @@ impl<P: Deref<Target = Port>> io::Read for Connection<P> {
 }
 
 impl<P: Deref<Target = Port>> io::Write for Connection<P> {
-    /// Takes all of `bytes`, in messages of 256 KiB at most.
+    /// Takes all of `bytes`, in messages of 1 MiB at most.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for piece in bytes.chunks(GATHERED_BYTES_MAX) {
+        for piece in bytes.chunks(self.port.gathered_bytes_max().unwrap_or(WRITTEN_BYTES_MAX)) {
             self.send(piece).map_err(io::Error::other)?;
         }
         Ok(bytes.len())

@@ -7,7 +7,7 @@ mod receive;
 use crate::clock::now_ns;
 use crate::config::Wait;
 use crate::engine::Client;
-use crate::engine::client::gathering::{GATHERED_BYTES_MAX, Gathered};
+use crate::engine::client::gathering::Gathered;
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::error::{Error, ErrorCode, SendError};
 use crate::node::Shared;
@@ -344,7 +344,7 @@ impl Port {
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
         let to = Destination::Connection(id);
-        let gathers = bytes.len() <= GATHERED_BYTES_MAX && self.client.borrow().gathers();
+        let gathers = self.gathered_bytes_max().is_some_and(|max| bytes.len() <= max);
         let written = if self.pace.borrow_mut().note_write() && gathers {
             self.gather(id, class, bytes, timeout)
         } else {
@@ -352,6 +352,11 @@ impl Port {
         };
         self.pace.borrow_mut().note_written();
         written
+    }
+
+    /// The longest write of a stream that is put together with others.
+    pub(crate) fn gathered_bytes_max(&self) -> Option<usize> {
+        self.client.borrow().gathered_bytes_max()
     }
 
     fn gather(

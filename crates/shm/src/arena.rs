@@ -136,6 +136,30 @@ impl ArenaAllocator {
         true
     }
 
+    /// Memory for up to `len` bytes for who can't know yet how many it will need: it stays allocated, even if the other side
+    /// is told of it and has released it, until [`ArenaAllocator::close`].
+    pub fn alloc_open(&mut self, len: u64) -> Option<u64> {
+        let offset = self.alloc(len)?;
+        let block = &mut self.blocks[(offset / BLOCK_BYTES) as usize];
+        block.allocated = block.allocated.wrapping_add(1);
+        Some(offset)
+    }
+
+    /// Ends an open allocation: of `len` bytes has the other side been told, and what is beyond them is free again, in whole
+    /// blocks.
+    pub fn close(&mut self, offset: u64, len: u64) {
+        let Some(index) = block_of(offset, self.blocks.len()) else { return };
+        let Use::Head { span } = self.blocks[index].state else { return };
+        // Several smaller ones share a block.
+        let kept = len.max(1).div_ceil(BLOCK_BYTES).min(u64::from(span));
+        for block in &mut self.blocks[index + kept as usize..index + span as usize] {
+            block.state = Use::Free;
+        }
+        self.blocks[index].state = Use::Head { span: kept as u32 };
+        self.blocks_free += u64::from(span) - kept;
+        self.release_own(offset);
+    }
+
     /// Bytes in blocks known to be wholly free and in the rest of the current one. Each call looks at a few more blocks
     /// (one cache line), so repeated calls come to know all that was released; [`ArenaAllocator::reclaim`] does it at
     /// once.

@@ -24,6 +24,9 @@ enum Operation {
     /// Releases the live allocation of this rank, modulo their number.
     Release(usize),
     ReleaseOwn(usize),
+    Open(u64),
+    /// Closes the open allocation of this rank, modulo their number, with so many bytes, modulo one more than it has.
+    Close(usize, u64),
     FreeBytes,
     LargestFits,
 }
@@ -35,6 +38,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         2 => (BLOCK_BYTES..5 * BLOCK_BYTES).prop_map(Operation::Alloc),
         6 => any::<usize>().prop_map(Operation::Release),
         1 => any::<usize>().prop_map(Operation::ReleaseOwn),
+        2 => (0..5 * BLOCK_BYTES).prop_map(Operation::Open),
+        2 => any::<(usize, u64)>().prop_map(|(rank, len)| Operation::Close(rank, len)),
         1 => Just(Operation::FreeBytes),
         1 => Just(Operation::LargestFits),
     ];
@@ -45,6 +50,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 #[derive(Default)]
 struct Oracle {
     live: BTreeMap<u64, (u64, u8)>,
+    /// Those that are open, with all the bytes that they were made for. They may have been released.
+    open: BTreeMap<u64, u64>,
     made: u64,
 }
 
@@ -59,10 +66,23 @@ impl Oracle {
         if let Some((&above, _)) = self.live.range(offset..).next() {
             assert!(offset + bytes <= above, "{offset} overlaps {above}");
         }
+        let apart =
+            |(&open, &open_len): (&u64, &u64)| open + open_len.max(1) <= offset || offset + bytes <= open;
+        assert!(self.open.iter().all(apart), "{offset} is in one that is open");
         self.made += 1;
         let canary = self.made as u8;
         allocator.memory().write_at(offset, &vec![canary; len as usize]).unwrap();
         self.live.insert(offset, (len, canary));
+    }
+
+    /// Closes the open allocation of a rank.
+    fn close(&mut self, allocator: &mut ArenaAllocator, rank: usize, len: u64) {
+        let Some(at) = rank.checked_rem(self.open.len()) else { return };
+        let (offset, most) = self.open.iter().nth(at).map(|(offset, most)| (*offset, *most)).unwrap();
+        let len = len % (most + 1);
+        self.open.remove(&offset);
+        self.live.entry(offset).and_modify(|live| live.0 = len);
+        allocator.close(offset, len);
     }
 
     /// Takes the live allocation of a rank out and checks that its bytes are as they were written.
@@ -88,7 +108,8 @@ proptest! {
                     if let Some(offset) = allocator.alloc(len) {
                         oracle.add(&allocator, offset, len);
                     } else {
-                        prop_assert!(!oracle.live.is_empty() || len > allocator.capacity());
+                        let used = !oracle.live.is_empty() || !oracle.open.is_empty();
+                        prop_assert!(used || len > allocator.capacity());
                     }
                 }
                 Operation::Release(rank) => {
@@ -101,6 +122,13 @@ proptest! {
                         prop_assert!(allocator.release_own(offset));
                     }
                 }
+                Operation::Open(len) => {
+                    if let Some(offset) = allocator.alloc_open(len) {
+                        oracle.add(&allocator, offset, len);
+                        oracle.open.insert(offset, len);
+                    }
+                }
+                Operation::Close(rank, len) => oracle.close(&mut allocator, rank, len),
                 Operation::FreeBytes => {
                     let known = allocator.free_bytes();
                     let live: u64 = oracle.live.values().map(|&(len, _)| len).sum();
@@ -116,6 +144,9 @@ proptest! {
                     }
                 }
             }
+        }
+        while !oracle.open.is_empty() {
+            oracle.close(&mut allocator, 0, 0);
         }
         while let Some(offset) = oracle.remove(&releaser, 0) {
             prop_assert!(releaser.release(offset));
@@ -135,6 +166,22 @@ fn request_and_answer_stay_in_one_block() {
         assert!(offset < BLOCK_BYTES);
         releaser.release(offset);
     }
+}
+
+#[test]
+fn what_is_open_stays_though_it_was_released_and_gives_back_what_it_did_not_need() {
+    let (mut allocator, mut releaser) = arena(4);
+    let offset = allocator.alloc_open(4 * BLOCK_BYTES).unwrap();
+    assert!(releaser.release(offset));
+    assert_eq!((allocator.reclaim(), allocator.alloc(1)), (0, None));
+    allocator.close(offset, BLOCK_BYTES + 1);
+    assert_eq!(allocator.reclaim(), 4 * BLOCK_BYTES, "it was released");
+    let offset = allocator.alloc_open(4 * BLOCK_BYTES).unwrap();
+    allocator.close(offset, BLOCK_BYTES + 1);
+    assert_eq!(allocator.reclaim(), 2 * BLOCK_BYTES);
+    assert_eq!(allocator.alloc(2 * BLOCK_BYTES), Some(2 * BLOCK_BYTES));
+    assert!(releaser.release(offset));
+    assert_eq!(allocator.reclaim(), 2 * BLOCK_BYTES);
 }
 
 #[test]

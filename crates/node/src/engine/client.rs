@@ -15,7 +15,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Client as Pair};
+use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -279,11 +279,19 @@ impl Client {
     /// Memory of the arena. What was full is looked through again only once a message has been completed: whoever waits
     /// for room asks again and again.
     fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        self.alloc_by(bytes, ArenaAllocator::alloc)
+    }
+
+    fn alloc_by(
+        &mut self,
+        bytes: u64,
+        alloc: impl FnOnce(&mut ArenaAllocator, u64) -> Option<u64>,
+    ) -> Option<u64> {
         let completed = self.pair.words.completed.load();
         if self.full.is_some_and(|(then, least)| then == completed && bytes >= least) {
             return None;
         }
-        let offset = self.pair.tx.alloc(bytes);
+        let offset = alloc(&mut self.pair.tx, bytes);
         self.full = offset.is_none().then_some((completed, bytes));
         offset
     }

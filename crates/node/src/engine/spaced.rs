@@ -3,6 +3,7 @@
 //! A train of a large message is then one stretch of memory, headers and all. The kernel copies one long stretch much
 //! faster than a hundred short ones, and where it can it takes the pages themselves and copies nothing.
 
+use polyrail_proto::limits::{TRAIN_BYTES_MAX, TRAIN_PACKETS_MAX};
 use polyrail_proto::ranges::RangeSet;
 use polyrail_proto::transfer::{PIECE_HEAD_BYTES, piece_bytes};
 
@@ -24,6 +25,14 @@ impl Spacing {
     /// Payload bytes of one piece.
     pub fn piece_bytes(self) -> u64 {
         self.piece_bytes
+    }
+
+    /// The longest message of at most `most` bytes that leaves in whole trains: what is left over at the end of any other
+    /// costs a call as a whole train does.
+    pub fn whole_trains_bytes(self, most: u64) -> u64 {
+        let packets = TRAIN_PACKETS_MAX.min(TRAIN_BYTES_MAX / (self.piece_bytes + HEAD) as usize).max(1);
+        let train_bytes = packets as u64 * self.piece_bytes;
+        if most < train_bytes { most } else { most - most % train_bytes }
     }
 
     /// Memory that a message of `len` bytes takes, with the padding of its last packet.
@@ -115,6 +124,16 @@ mod tests {
         assert_eq!(spacing.stored_bytes(1_432), 1_472);
         assert_eq!(spacing.stored_bytes(1_433), 1_472 + 48);
         assert_eq!(Spacing::for_packets(40), None);
+    }
+
+    #[test]
+    fn whole_trains_are_as_many_as_fit() {
+        let spacing = Spacing::for_packets(1_472).unwrap();
+        let train = 44 * 1_432;
+        let all = |lens: &[u64]| lens.iter().map(|len| spacing.whole_trains_bytes(*len)).collect::<Vec<_>>();
+        assert_eq!(all(&[262_144, train, 2 * train - 1, train - 1]), [4 * train, train, train, train - 1]);
+        let small = Spacing::for_packets(576).unwrap();
+        assert_eq!(small.whole_trains_bytes(100_000), 2 * 64 * 536, "so many packets at most");
     }
 
     #[test]

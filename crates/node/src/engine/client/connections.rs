@@ -135,8 +135,9 @@ fn cost_of(len: u64) -> u64 {
 }
 
 impl Known {
-    fn affords(&self, cost: u64) -> bool {
-        self.used.0 + cost <= self.granted.0 && self.used.1 < self.granted.1
+    /// Whether the credit is enough for one more message after `before` others, with which it takes `cost` bytes of it.
+    fn affords(&self, (cost, before): (u64, u64)) -> bool {
+        self.used.0 + cost <= self.granted.0 && self.used.1 + before < self.granted.1
     }
 
     fn charge(&mut self, cost: u64) {
@@ -185,17 +186,22 @@ impl Client {
     /// for: what waits for that would take the memory from which all that the port sends leaves.
     pub(super) fn may_send(&mut self, to: Destination, len: u64) -> bool {
         let Destination::Connection(id) = to else { return true };
-        if self.affords(id, cost_of(len)) {
-            return true;
-        }
-        self.sort_fresh();
-        self.affords(id, cost_of(len))
+        self.may_send_behind(id, None, len)
     }
 
-    fn affords(&self, id: ConnectionId, cost: u64) -> bool {
+    /// The same for a message that follows one of `before` bytes, which is not handed in yet.
+    pub(super) fn may_send_behind(&mut self, id: ConnectionId, before: Option<u64>, len: u64) -> bool {
+        let wanted = (before.map_or(0, cost_of) + cost_of(len), before.is_some() as u64);
+        self.affords(id, wanted) || {
+            self.sort_fresh();
+            self.affords(id, wanted)
+        }
+    }
+
+    fn affords(&self, id: ConnectionId, wanted: (u64, u64)) -> bool {
         // What is over takes nothing: that is told by other ways than waiting.
         let known = self.connections.known.get(&id).filter(|known| known.over.is_none() && !known.deaf);
-        known.is_none_or(|known| known.affords(cost))
+        known.is_none_or(|known| known.affords(wanted))
     }
 
     /// A message to `to` was handed in.

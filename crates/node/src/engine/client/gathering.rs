@@ -9,9 +9,14 @@ use crate::engine::command::{Body, Command};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::ConnectionId;
 use polyrail_proto::node::Destination;
+use polyrail_shm::ArenaAllocator;
+use polyrail_shm::arena::BLOCK_BYTES;
 
-/// Bytes that are gathered at most.
-pub const GATHERED_BYTES_MAX: usize = 262_144;
+/// Bytes that are gathered at most. Each message is announced, granted and confirmed by packets of its own, so that longer ones
+/// carry a stream faster.
+const GATHERED_BYTES_MAX: u64 = 1 << 20;
+/// The largest part of the sending arena that is gathered in.
+const ARENA_PART: u64 = 8;
 
 /// What is being gathered.
 #[derive(Clone, Copy)]
@@ -21,6 +26,8 @@ pub(super) struct Gathering {
     /// Where it lies in the arena.
     start: u64,
     len: u64,
+    /// As many bytes as there is memory for.
+    most: u64,
     cookie: u64,
 }
 
@@ -46,46 +53,83 @@ pub enum Gathered {
 }
 
 impl Client {
-    /// Whether this client's memory is laid out so that streams can be gathered.
-    pub fn gathers(&self) -> bool {
-        self.spacing.is_some()
+    /// The longest write that is gathered; `None` where memory is not laid out so that streams can be.
+    pub fn gathered_bytes_max(&self) -> Option<usize> {
+        let most = GATHERED_BYTES_MAX.min(self.pair.tx.capacity() / ARENA_PART);
+        self.spacing.map(|spacing| spacing.whole_trains_bytes(most) as usize)
     }
 
-    /// Adds `bytes`, at most [`GATHERED_BYTES_MAX`], to what is gathered for a stream.
+    /// Adds `bytes`, at most [`Client::gathered_bytes_max`], to what is gathered for a stream. What no longer fits begins
+    /// the next message, so that each leaves in whole trains.
     pub fn gather(&mut self, id: ConnectionId, class: Class, bytes: &[u8]) -> Result<Gathered, Blocked> {
-        if !self.add(id, class, bytes) {
-            self.hand_in_gathered()?;
-            self.begin(id, class, bytes).ok_or(Blocked)?;
+        let same = self.gathering.filter(|open| open.id == id && open.class == class);
+        let room = same.map_or(0, |open| (open.most - open.len) as usize);
+        if bytes.len() > room {
+            return self.begin_behind(id, class, bytes, room);
         }
-        let full = self.gathering.is_some_and(|g| g.len as usize + bytes.len() > GATHERED_BYTES_MAX);
+        if !self.add(bytes) {
+            return self.begin_behind(id, class, bytes, 0);
+        }
+        let full = bytes.len() == room;
         // If there is no room for it now it waits, as it may.
-        let handed_in = full && self.hand_in_gathered().is_ok();
+        let handed_in = full && self.hand_in_gathered() == Ok(true);
         Ok(if handed_in { Gathered::HandedIn } else { Gathered::Kept })
     }
 
-    /// Adds bytes to what is open; false if they belong elsewhere or the engine has just taken it.
-    fn add(&mut self, id: ConnectionId, class: Class, bytes: &[u8]) -> bool {
-        let Some(mut open) = self.gathering else { return false };
+    /// Adds bytes to what is open; false if the engine has just taken it.
+    fn add(&mut self, bytes: &[u8]) -> bool {
+        let Some(open) = self.gathering else { return false };
         let len = open.len + bytes.len() as u64;
-        if open.id != id || open.class != class || len > GATHERED_BYTES_MAX as u64 {
-            return false;
-        }
         if self.lay_behind(open.start, open.len, bytes).is_none() || !self.pair.open.extend(len as u32) {
             return false;
         }
-        open.len = len;
-        self.gathering = Some(open);
+        self.gathering = Some(Gathering { len, ..open });
         true
     }
 
-    fn begin(&mut self, id: ConnectionId, class: Class, bytes: &[u8]) -> Option<()> {
-        let spacing = self.spacing?;
-        if !self.may_send(Destination::Connection(id), bytes.len() as u64) {
-            return None;
+    /// Begins a message with what does not fit into the `room` that is left in the one that is open, which is handed in.
+    /// All of `bytes` is taken, or nothing.
+    fn begin_behind(
+        &mut self,
+        id: ConnectionId,
+        class: Class,
+        bytes: &[u8],
+        room: usize,
+    ) -> Result<Gathered, Blocked> {
+        let before = self.gathering.filter(|open| open.id == id).map(|open| open.len);
+        let no_room = self.gathering.is_some() && self.pair.sq.free() == 0;
+        if no_room || !self.may_send_behind(id, before, bytes.len() as u64) {
+            return Err(Blocked);
         }
-        let start = self.alloc(spacing.stored_bytes(GATHERED_BYTES_MAX as u64))?;
+        let (start, most) = self.alloc_gathering(bytes.len() as u64).ok_or(Blocked)?;
+        let fits = if room > 0 && self.add(&bytes[..room]) { room } else { 0 };
+        let handed_in = self.hand_in_gathered()?;
+        self.begin(id, class, (start, most), &bytes[fits..]).ok_or(Blocked)?;
+        Ok(if handed_in { Gathered::HandedIn } else { Gathered::Kept })
+    }
+
+    /// Memory for what is gathered, at least for `len` bytes: where it lies, and how many bytes it is for. Always blocks of
+    /// its own, for its pages may be lent to the kernel.
+    fn alloc_gathering(&mut self, len: u64) -> Option<(u64, u64)> {
+        let (spacing, most) = (self.spacing?, self.gathered_bytes_max()? as u64);
+        let len = len.max(BLOCK_BYTES);
+        let mut alloc = |len| self.alloc_by(spacing.stored_bytes(len), ArenaAllocator::alloc_open);
+        match alloc(most) {
+            Some(start) => Some((start, most)),
+            None => Some((alloc(len)?, len)),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        id: ConnectionId,
+        class: Class,
+        (start, most): (u64, u64),
+        bytes: &[u8],
+    ) -> Option<()> {
+        debug_assert!(start.is_multiple_of(BLOCK_BYTES), "the engine takes no others");
         self.lay_behind(start, 0, bytes)?;
-        let open = Gathering { id, class, start, len: bytes.len() as u64, cookie: self.sent };
+        let open = Gathering { id, class, start, len: bytes.len() as u64, most, cookie: self.sent };
         self.sent += 1;
         self.pair.words.accepted.store(self.sent);
         self.pair.open.open(&open.command().encode(), open.len as u32);
@@ -105,23 +149,29 @@ impl Client {
         Some(())
     }
 
-    /// Hands in what was gathered, unless the engine has taken it.
-    pub fn hand_in_gathered(&mut self) -> Result<(), Blocked> {
-        let Some(open) = self.gathering else { return Ok(()) };
+    /// Hands in what was gathered, unless the engine has taken it; whether there was anything to hand in.
+    pub fn hand_in_gathered(&mut self) -> Result<bool, Blocked> {
+        let Some(open) = self.gathering else { return Ok(false) };
         if self.pair.sq.free() == 0 {
             return Err(Blocked);
         }
         self.gathering = None;
-        if self.pair.open.close() {
+        let ours = self.pair.open.close();
+        if ours {
             self.pair.sq.push(&open.command().encode()).expect("there is room, and nobody else writes");
         }
+        if let Some(spacing) = self.spacing {
+            self.pair.tx.close(open.start, spacing.stored_bytes(open.len));
+            self.full = None;
+        }
         self.note_sent(Destination::Connection(open.id), open.len);
-        Ok(())
+        Ok(ours)
     }
 
     /// Something for `id` is to come after what was gathered for it.
     pub(super) fn close_gathered(&mut self, id: ConnectionId) -> Result<(), Blocked> {
-        if self.gathering.is_some_and(|open| open.id == id) { self.hand_in_gathered() } else { Ok(()) }
+        let same = self.gathering.is_some_and(|open| open.id == id);
+        if same { self.hand_in_gathered().map(drop) } else { Ok(()) }
     }
 }
 
@@ -199,7 +249,7 @@ mod tests {
     #[test]
     fn who_writes_keeps_it_open_and_whoever_looks_for_work_takes_it() {
         let mut world = World::new();
-        assert!(world.clients[0].gathers());
+        assert!(world.clients[0].gathered_bytes_max().is_some());
         assert_eq!((world.gather(&[1; 9_000]), world.gather(&[2; 100])), (Gathered::Kept, Gathered::Kept));
         assert!(world.read().is_empty(), "turns of a sending thread leave it open");
         world.turn(Budget::USUAL);
@@ -220,7 +270,7 @@ mod tests {
                 0 => drop(world.clients[0].send(to, Class::Normal, None, &[2; 10]).unwrap()),
                 1 => assert_eq!(
                     world.clients[0].gather(world.ids[0], Class::Bulk, &[2; 10]),
-                    Ok(Gathered::Kept)
+                    Ok(Gathered::HandedIn)
                 ),
                 _ => world.clients[0].shut_down(world.ids[0], true, false).unwrap(),
             }
@@ -242,16 +292,75 @@ mod tests {
     }
 
     #[test]
-    fn a_full_one_is_handed_in_and_the_next_begun() {
+    fn a_full_one_is_handed_in_and_what_does_not_fit_begins_the_next() {
         let mut world = World::new();
-        let piece = vec![9; GATHERED_BYTES_MAX / 4];
-        let gathered: Vec<Gathered> = (0..5).map(|_| world.gather(&piece)).collect();
+        let max = world.clients[0].gathered_bytes_max().unwrap();
+        let pieces = [1, 2, 3, 4].map(|number| vec![number; max * 3 / 10]);
+        let gathered = pieces.each_ref().map(|piece| world.gather(piece));
         let kept = Gathered::Kept;
-        assert_eq!(gathered, [kept, kept, kept, Gathered::HandedIn, kept]);
-        let lens = |read: Vec<Vec<u8>>| read.iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!(lens(world.read()), [GATHERED_BYTES_MAX]);
+        assert_eq!(gathered, [kept, kept, kept, Gathered::HandedIn]);
+        let mut read = world.read();
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].len(), max);
         world.turn(Budget::USUAL);
-        assert_eq!(lens(world.read()), [GATHERED_BYTES_MAX / 4]);
+        read.extend(world.read());
+        assert!(read.concat() == pieces.concat(), "in order, each byte once");
+        assert_eq!(world.gather(&vec![5; max]), Gathered::Kept);
+        assert_eq!(world.gather(&[6]), Gathered::HandedIn);
+    }
+
+    #[test]
+    fn what_has_just_become_full_is_handed_in() {
+        let mut world = World::new();
+        let max = world.clients[0].gathered_bytes_max().unwrap();
+        assert_eq!(
+            (world.gather(&vec![1; max - 1]), world.gather(&[2])),
+            (Gathered::Kept, Gathered::HandedIn)
+        );
+        assert_eq!(world.read().concat().len(), max);
+    }
+
+    #[test]
+    fn full_ones_leave_in_whole_trains() {
+        let world = World::new();
+        let client = &world.clients[0];
+        let (max, piece) = (client.gathered_bytes_max().unwrap(), client.spacing.unwrap().piece_bytes());
+        let train = (65_507 / (piece + 40)).min(64) * piece;
+        assert_eq!(max as u64 % train, 0);
+        assert!(max as u64 <= SIZES.tx_bytes / 8 && max as u64 + train > SIZES.tx_bytes / 8);
+    }
+
+    #[test]
+    fn what_was_taken_early_gives_back_the_memory_that_it_did_not_need() {
+        let mut world = World::new();
+        // The engine takes each with a few bytes, and the other side does not read them, so that none is confirmed.
+        for _ in 0..20 {
+            assert_eq!(world.gather(&[1; 5_000]), Gathered::Kept);
+            world.turn(Budget::USUAL);
+        }
+        let free = world.clients[0].pair.tx.reclaim();
+        let max = world.clients[0].gathered_bytes_max().unwrap() as u64;
+        assert!(free + 21 * 65_536 + 2 * max >= SIZES.tx_bytes, "{free} bytes are free");
+    }
+
+    #[test]
+    fn where_memory_is_short_less_is_gathered() {
+        let mut world = World::new();
+        let to = Destination::Port(world.clients[1].address());
+        for _ in 0..15 {
+            world.clients[0].send(to, Class::Normal, None, &[7; 200_000]).unwrap();
+        }
+        let free = world.clients[0].pair.tx.largest_alloc();
+        assert!(free < world.clients[0].gathered_bytes_max().unwrap() as u64, "{free}");
+        let (little, much) = (vec![1; 100], vec![2; free as usize / 2]);
+        assert_eq!(world.gather(&little), Gathered::Kept);
+        assert_eq!(world.gather(&much), Gathered::HandedIn);
+        assert_eq!(world.clients[0].gather(world.ids[0], Class::Normal, &[3; 300_000]), Err(Blocked));
+        let mut read = world.read();
+        world.turn(Budget::USUAL);
+        read.extend(world.read());
+        assert!(read.concat() == [little, much].concat());
+        assert_eq!(world.gather(&[3; 300_000]), Gathered::Kept);
     }
 
     #[test]
@@ -259,7 +368,7 @@ mod tests {
         let mut world = World::new();
         let to = Destination::Port(world.clients[1].address());
         while world.clients[0].send(to, Class::Normal, None, b"x").is_ok() {}
-        let piece = vec![9; GATHERED_BYTES_MAX];
+        let piece = vec![9; world.clients[0].gathered_bytes_max().unwrap()];
         assert_eq!(world.gather(&piece), Gathered::Kept);
         assert_eq!(world.clients[0].gather(world.ids[0], Class::Normal, b"more"), Err(Blocked));
         world.turn(Budget::USUAL);
