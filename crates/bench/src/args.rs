@@ -214,6 +214,7 @@ impl BenchArgs {
             ("--direction", !load.direction.is_empty(), asked == Share),
             ("--senders", !load.senders.is_empty(), asked == Incast),
             ("--members", !load.members.is_empty(), asked == Multicast),
+            ("--member-ports", !load.member_ports.is_empty(), asked == Multicast),
         ];
         match flags.iter().find(|(_, given, has_meaning)| *given && !has_meaning) {
             Some((flag, ..)) => Err(format!("{flag} changes nothing in {}: leave it out", asked.name())),

@@ -118,6 +118,9 @@ pub struct Setup {
     /// The flow's number among those that go at the same time: what is found by name needs a name of its own.
     #[serde(default)]
     pub flow: u32,
+    /// Of multicast: ports of each node.
+    #[serde(default)]
+    pub member_ports: u32,
     /// Where the two sides are on different machines: what each must know of the other.
     #[serde(default)]
     pub far: Option<Far>,

@@ -177,12 +177,9 @@ pub trait Caller {
     fn call(&mut self, message: &[u8], answer: &mut [u8]) -> io::Result<()>;
 }
 
-/// Ports of each node that a message to several nodes goes to, where it goes to all of a node's.
-pub const MEMBER_PORTS: u32 = 3;
-
 /// What sends each message to several nodes.
 pub trait Caster: Sync {
-    /// Begins to listen at the node of number `setup.flow`: up to [`MEMBER_PORTS`] pipes, each of which gets every message.
+    /// Begins to listen at the node of number `setup.flow`: up to `setup.member_ports` pipes, each of which gets every message.
     ///
     /// # Errors
     /// What the machine refuses.

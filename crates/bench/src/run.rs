@@ -29,7 +29,7 @@ use crate::measured::program;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
 use crate::pace::Pace;
 use crate::process::core_count;
-use crate::protocol::{self, MEMBER_PORTS, Protocol, Reach};
+use crate::protocol::{self, Protocol, Reach};
 use crate::remote::Client;
 use crate::report::{Case, Comparison, Report, Series, is_tight};
 use crate::workload::{ToolCost, Workload};
@@ -403,14 +403,14 @@ impl Run<'_> {
                 let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::incast(receiver, senders, &self.stop, &mut watch)
             }
-            (_, _, Load::Members(count)) => {
+            (_, _, Load::Members(count, ports)) => {
                 let [first, sender] = crew(0, SENDER_NODE, node_of(0))?;
                 let further = (1..count).map(|flow| {
                     let [member, _] = crew(flow, SENDER_NODE, node_of(flow))?;
                     Ok(member)
                 });
                 let members = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
-                conduct::multicast(members, sender, &self.stop, &mut watch)
+                conduct::multicast(members, ports, sender, &self.stop, &mut watch)
             }
             _ => {
                 let [receiver, sender] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
@@ -458,13 +458,8 @@ impl Run<'_> {
             },
             flows: match point.load {
                 Load::Streams(count) | Load::Senders(count) => count,
-                Load::Members(count) => {
-                    if role == Role::Sender {
-                        count
-                    } else {
-                        MEMBER_PORTS
-                    }
-                }
+                Load::Members(count, _) if role == Role::Sender => count,
+                Load::Members(_, ports) => ports,
                 _ => 1,
             },
             beside,
@@ -492,6 +487,7 @@ impl Run<'_> {
             class: self.plan.failover.class,
             prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
             flow: 0,
+            member_ports: if let Load::Members(_, ports) = point.load { ports } else { 0 },
             far: far.map(|far| far.far.clone()),
         }
     }

@@ -30,9 +30,12 @@ pub struct LoadArgs {
     /// Senders of incast, separated by commas, each measured in turn; 2,4,8 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub senders: Vec<u32>,
-    /// Nodes that multicast sends to, with three ports each, separated by commas, each measured in turn; 8 if not given.
+    /// Nodes that multicast sends to, separated by commas, each measured in turn; 8 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub members: Vec<u32>,
+    /// Ports of each node that a multicast reaches, separated by commas, each measured in turn; 3 if not given.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub member_ports: Vec<u32>,
 }
 
 /// Which way several pairs send.
@@ -73,7 +76,11 @@ impl LoadArgs {
                 .map(|count| if count == 1 { Load::Full } else { Load::Streams(count) })
                 .collect(),
             Workload::Incast => or(&self.senders, &[2, 4, 8]).into_iter().map(Load::Senders).collect(),
-            Workload::Multicast => or(&self.members, &[8]).into_iter().map(Load::Members).collect(),
+            Workload::Multicast => {
+                let ports = or(&self.member_ports, &[3]);
+                let of = |count| ports.iter().map(move |&ports| Load::Members(count, ports));
+                or(&self.members, &[8]).into_iter().flat_map(of).collect()
+            }
             Workload::Share => self.pairs(&or(&self.pairs, &[1, 2])),
             _ => vec![Load::Full],
         }

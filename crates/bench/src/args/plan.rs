@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::{FailoverPlan, FlowDirection, HostPlan, Placement, SendKind};
-use crate::protocol::MEMBER_PORTS;
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -81,8 +80,8 @@ pub(crate) enum Load {
     Pairs(u32, FlowDirection),
     /// So many senders, each on a node of its own, towards one receiver.
     Senders(u32),
-    /// One sender towards so many nodes, with [`MEMBER_PORTS`] ports each.
-    Members(u32),
+    /// One sender towards so many nodes, with so many ports each.
+    Members(u32, u32),
 }
 
 impl Load {
@@ -92,14 +91,14 @@ impl Load {
             Self::Full | Self::Offered(_) | Self::Arrivals(_) => 2,
             Self::Streams(count) | Self::Pairs(count, _) => 2 * count,
             Self::Senders(count) => 1 + count,
-            Self::Members(count) => 1 + count * MEMBER_PORTS,
+            Self::Members(count, ports) => 1 + count * ports,
         }
     }
 
     /// Nodes that it takes.
     pub(crate) fn nodes(self) -> usize {
         match self {
-            Self::Senders(count) | Self::Members(count) => 1 + count as usize,
+            Self::Senders(count) | Self::Members(count, _) => 1 + count as usize,
             _ => 2,
         }
     }
@@ -115,7 +114,7 @@ impl Load {
             Self::Pairs(1, _) => "1 pair".to_owned(),
             Self::Pairs(count, direction) => format!("{count} pairs {}", direction.name()),
             Self::Senders(count) => format!("{count} senders"),
-            Self::Members(count) => format!("{count} members"),
+            Self::Members(count, ports) => format!("{count} members, {ports} ports each"),
         }
     }
 }

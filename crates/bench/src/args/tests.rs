@@ -54,7 +54,9 @@ fn every_wait_buffer_and_load_is_a_point_of_its_own() {
     assert_eq!(loads("stream --streams 1,4"), [Load::Full, Load::Streams(4)]);
     assert_eq!(loads("incast --senders 3"), [Load::Senders(3)]);
     assert_eq!(planned("incast --senders 3").environments[0].nodes, 4);
-    assert_eq!(loads("multicast --members 3 --size 1K"), [Load::Members(3)]);
+    assert_eq!(loads("multicast --members 3 --size 1K"), [Load::Members(3, 3)]);
+    let ports = loads("multicast --members 2,4 --member-ports 1,3 --size 1K");
+    assert_eq!(ports, [(2, 1), (2, 3), (4, 1), (4, 3)].map(|(members, ports)| Load::Members(members, ports)));
     assert_eq!(planned("multicast").environments[0].nodes, 9);
     assert_eq!(loads("openloop --arrivals 7,8"), [Load::Arrivals(7), Load::Arrivals(8)]);
 }

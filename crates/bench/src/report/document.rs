@@ -153,7 +153,7 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 18] = [
+pub(super) const CONDITIONS: [&str; 19] = [
     "workload",
     "protocol",
     "placement",
@@ -169,6 +169,7 @@ pub(super) const CONDITIONS: [&str; 18] = [
     "direction",
     "senders",
     "members",
+    "member_ports",
     "class",
     "send",
     "socket_buffer_max",
@@ -222,7 +223,8 @@ impl Row {
             failed: _,
             notes: _,
         } = self;
-        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders, members } = load;
+        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports } =
+            load;
         let values = [
             json!(workload),
             json!(protocol),
@@ -239,6 +241,7 @@ impl Row {
             json!(direction),
             json!(senders),
             json!(members),
+            json!(member_ports),
             json!(class),
             json!(send),
             json!(socket_buffer_max),
@@ -271,6 +274,9 @@ pub(super) struct LoadRow {
     pub(super) senders: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) members: Option<u32>,
+    /// Ports of each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) member_ports: Option<u32>,
 }
 
 impl LoadRow {
@@ -284,7 +290,7 @@ impl LoadRow {
             Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
             Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
             Load::Senders(count) => Self { senders: Some(count), ..none },
-            Load::Members(count) => Self { members: Some(count), ..none },
+            Load::Members(count, ports) => Self { members: Some(count), member_ports: Some(ports), ..none },
         }
     }
 
@@ -303,6 +309,10 @@ impl LoadRow {
             self.direction.map(|direction| direction.name().to_owned()),
             count(self.senders.map(u64::from), "senders"),
             count(self.members.map(u64::from), "members"),
+            count(
+                self.member_ports.map(u64::from),
+                if self.member_ports == Some(1) { "port" } else { "ports" },
+            ),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }

@@ -9,7 +9,7 @@ use polyrail::{Destination, Node, Port, PortAddress, Scope, SendError, ServiceAd
 use super::{Polyrail, PolyrailPipe, class_of, embed};
 use crate::clock::now_ns;
 use crate::control::Setup;
-use crate::protocol::{Caster, Listener, MEMBER_PORTS, Pipe, Pipes, Protocol};
+use crate::protocol::{Caster, Listener, Pipe, Pipes, Protocol};
 use crate::wait::Waiter;
 use crate::workload::Workload;
 
@@ -25,7 +25,7 @@ impl Protocol for Multicast {
     }
 
     fn about(&self) -> &'static str {
-        "Polyrail's multicast, one copy for each node, handed to three ports there"
+        "Polyrail's multicast, one copy for each node, handed to the ports there"
     }
 
     fn striped(&self) -> bool {
@@ -60,12 +60,13 @@ const MULTICAST_BYTES_MAX: usize = 65_536;
 
 impl Caster for Multicast {
     fn members(&self, setup: &Setup) -> io::Result<Pipes> {
-        members(setup, MEMBER_PORTS)
+        members(setup, setup.member_ports)
     }
 
     fn cast(&self, setup: &Setup, nodes: u32, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let cast = Cast::open(setup, nodes * MEMBER_PORTS, timeout)?;
-        let range = ServiceRange::new(SERVICE_TYPE, 0, nodes * MEMBER_PORTS - 1);
+        let instances = nodes * setup.member_ports.max(1);
+        let cast = Cast::open(setup, instances, timeout)?;
+        let range = ServiceRange::new(SERVICE_TYPE, 0, instances - 1);
         Ok(Box::new(Cast { to: vec![Destination::Multicast(range)], ..cast }))
     }
 }

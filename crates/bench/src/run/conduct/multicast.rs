@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use super::{Part, run_max};
 use crate::control::{Order, SideReport};
-use crate::protocol::MEMBER_PORTS;
 use crate::run::pair::{DRAIN_MAX, Pair, Sample, Which};
 
 /// Measures once: all members listen before the sender looks for them. `watch` hears of the first member's progress.
 pub(in crate::run) fn multicast(
     members: Vec<Part>,
+    ports: u32,
     sender: Part,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&SideReport),
@@ -17,14 +17,14 @@ pub(in crate::run) fn multicast(
     let mut nothing: Vec<_> = members.iter().skip(1).map(|_| |_: &SideReport| {}).collect();
     let watches = std::iter::once(watch).chain(nothing.iter_mut().map(|n| n as &mut dyn FnMut(&SideReport)));
     let mut pairs: Vec<Pair> = watches.map(|watch| Pair::new(stop, watch)).collect();
-    let error = run(&mut pairs, members, sender).err();
+    let error = run(&mut pairs, members, ports, sender).err();
     let mut samples = pairs.iter().map(Pair::sample);
     let first = samples.next().unwrap_or_default();
     Sample { further: samples.map(|sample| (sample.sender, sample.receiver)).collect(), error, ..first }
 }
 
 /// The sender belongs to the first pair; the others are members alone.
-fn run(pairs: &mut [Pair], members: Vec<Part>, sender: Part) -> Result<(), String> {
+fn run(pairs: &mut [Pair], members: Vec<Part>, ports: u32, sender: Part) -> Result<(), String> {
     let run_max = run_max(&sender.1);
     let mut addresses = Vec::new();
     for (pair, member) in pairs.iter_mut().zip(members) {
@@ -39,7 +39,7 @@ fn run(pairs: &mut [Pair], members: Vec<Part>, sender: Part) -> Result<(), Strin
     let sent = pairs[0].report(Which::Sender)?.sent;
     for pair in pairs.iter_mut() {
         // A protocol may need fewer ports, and leaves the rest of the numbers alone.
-        let expected = vec![sent; MEMBER_PORTS as usize];
+        let expected = vec![sent; ports as usize];
         pair.tell(Which::Receiver, &Order::Drain { expected })?;
     }
     for pair in pairs.iter_mut() {
