@@ -114,7 +114,8 @@ impl Load {
             Self::Pairs(1, _) => "1 pair".to_owned(),
             Self::Pairs(count, direction) => format!("{count} pairs {}", direction.name()),
             Self::Senders(count) => format!("{count} senders"),
-            Self::Members(count, ports) => format!("{count} members, {ports} ports each"),
+            Self::Members(count, 1) => format!("{count} members of 1 port"),
+            Self::Members(count, ports) => format!("{count} members of {ports} ports"),
         }
     }
 }
