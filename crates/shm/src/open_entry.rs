@@ -68,6 +68,11 @@ impl OpenEntry {
         self.change(0)
     }
 
+    /// Whether the engine has taken what was opened last.
+    pub fn is_taken(&self) -> bool {
+        self.state != 0 && self.word().load(Relaxed) != self.state
+    }
+
     fn change(&mut self, to: u64) -> bool {
         // Release of `open.state`: the bytes that were added.
         let ours = self.state != 0 && self.word().compare_exchange(self.state, to, AcqRel, Relaxed).is_ok();
@@ -126,9 +131,11 @@ mod tests {
         client.open(&[1; 8], 10);
         assert!(client.extend(30));
         let seen = engine.look().unwrap();
+        assert!(!client.is_taken());
         assert_eq!(engine.take(seen), Some(([1; 8], 30)));
+        assert!(client.is_taken());
         assert_eq!((engine.take(seen), engine.look()), (None, None));
-        assert!(!client.extend(40) && !client.close());
+        assert!(!client.extend(40) && !client.is_taken() && !client.close());
         client.open(&[2; 8], 5);
         let seen = engine.look().unwrap();
         assert!(client.close());

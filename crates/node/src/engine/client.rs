@@ -285,13 +285,17 @@ impl Client {
     fn alloc_by(
         &mut self,
         bytes: u64,
-        alloc: impl FnOnce(&mut ArenaAllocator, u64) -> Option<u64>,
+        alloc: impl Fn(&mut ArenaAllocator, u64) -> Option<u64>,
     ) -> Option<u64> {
         let completed = self.pair.words.completed.load();
-        if self.full.is_some_and(|(then, least)| then == completed && bytes >= least) {
+        let is_full = self.full.is_some_and(|(then, least)| then == completed && bytes >= least);
+        if is_full && !self.notice_taken() {
             return None;
         }
-        let offset = alloc(&mut self.pair.tx, bytes);
+        let mut offset = alloc(&mut self.pair.tx, bytes);
+        if offset.is_none() && self.notice_taken() {
+            offset = alloc(&mut self.pair.tx, bytes);
+        }
         self.full = offset.is_none().then_some((completed, bytes));
         offset
     }

@@ -155,17 +155,30 @@ impl Client {
         if self.pair.sq.free() == 0 {
             return Err(Blocked);
         }
-        self.gathering = None;
         let ours = self.pair.open.close();
         if ours {
             self.pair.sq.push(&open.command().encode()).expect("there is room, and nobody else writes");
         }
+        self.settle(open);
+        Ok(ours)
+    }
+
+    /// Takes notice if the engine has taken what was gathered: the memory that it was to grow into may be all that is left.
+    pub(super) fn notice_taken(&mut self) -> bool {
+        let Some(open) = self.gathering.filter(|_| self.pair.open.is_taken()) else { return false };
+        self.pair.open.close();
+        self.settle(open);
+        true
+    }
+
+    /// It has been handed in, or taken.
+    fn settle(&mut self, open: Gathering) {
+        self.gathering = None;
         if let Some(spacing) = self.spacing {
             self.pair.tx.close(open.start, spacing.stored_bytes(open.len));
             self.full = None;
         }
         self.note_sent(Destination::Connection(open.id), open.len);
-        Ok(ours)
     }
 
     /// Something for `id` is to come after what was gathered for it.
@@ -341,6 +354,20 @@ mod tests {
         let free = world.clients[0].pair.tx.reclaim();
         let max = world.clients[0].gathered_bytes_max().unwrap() as u64;
         assert!(free + 21 * 65_536 + 2 * max >= SIZES.tx_bytes, "{free} bytes are free");
+    }
+
+    #[test]
+    fn a_stream_that_went_silent_leaves_the_memory_to_others() {
+        let mut world = World::new();
+        let most = world.clients[0].gathered_bytes_max().unwrap();
+        let all_but_little = vec![2; SIZES.tx_bytes as usize - most];
+        let to = Destination::Port(world.clients[1].address());
+        assert_eq!(world.gather(&[1; 5_000]), Gathered::Kept);
+        assert!(world.clients[0].send(to, Class::Normal, None, &all_but_little).is_err(), "it may grow");
+        world.turn(Budget::USUAL);
+        assert_eq!(world.read(), [vec![1; 5_000]]);
+        world.turn(Budget::USUAL);
+        assert!(world.clients[0].send(to, Class::Normal, None, &all_but_little).is_ok());
     }
 
     #[test]
