@@ -344,16 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_early_gives_back_the_memory_that_it_did_not_need() {
+    fn what_is_handed_in_early_gives_back_the_memory_that_it_did_not_need() {
         let mut world = World::new();
-        // The engine takes each with a few bytes, and the other side does not read them, so that none is confirmed.
-        for _ in 0..20 {
-            assert_eq!(world.gather(&[1; 5_000]), Gathered::Kept);
-            world.turn(Budget::USUAL);
+        let client = &mut world.clients[0];
+        let before = client.pair.tx.reclaim();
+        // Nothing is confirmed, for the engine has not had its turn.
+        for count in 1..=12 {
+            assert_eq!(client.gather(world.ids[0], Class::Normal, &[1; 5_000]), Ok(Gathered::Kept));
+            assert_eq!(client.hand_in_gathered(), Ok(true));
+            assert_eq!(client.pair.tx.reclaim(), before - count * BLOCK_BYTES);
         }
-        let free = world.clients[0].pair.tx.reclaim();
-        let max = world.clients[0].gathered_bytes_max().unwrap() as u64;
-        assert!(free + 21 * 65_536 + 2 * max >= SIZES.tx_bytes, "{free} bytes are free");
     }
 
     #[test]
@@ -368,6 +368,19 @@ mod tests {
         assert_eq!(world.read(), [vec![1; 5_000]]);
         world.turn(Budget::USUAL);
         assert!(world.clients[0].send(to, Class::Normal, None, &all_but_little).is_ok());
+    }
+
+    #[test]
+    fn of_a_write_that_does_not_fit_wholly_nothing_is_taken() {
+        let mut world = World::new();
+        let (max, to) =
+            (world.clients[0].gathered_bytes_max().unwrap(), Destination::Port(world.clients[1].address()));
+        assert_eq!(world.gather(&[1; 1_000]), Gathered::Kept);
+        while world.clients[0].send(to, Class::Normal, None, &[7; 200_000]).is_ok() {}
+        assert!(world.clients[0].pair.sq.free() > 0, "it is memory that is short");
+        assert_eq!(world.clients[0].gather(world.ids[0], Class::Normal, &vec![2; max]), Err(Blocked));
+        world.turn(Budget::USUAL);
+        assert_eq!(world.read(), [vec![1; 1_000]]);
     }
 
     #[test]
