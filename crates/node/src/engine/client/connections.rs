@@ -134,6 +134,11 @@ fn cost_of(len: u64) -> u64 {
     if len > EAGER_BYTES_MAX { 0 } else { credit_cost(len) }
 }
 
+/// The credit that a message takes together with one of `before` bytes ahead of it, and how many are ahead.
+fn wanted(before: Option<u64>, len: u64) -> (u64, u64) {
+    (before.map_or(0, cost_of) + cost_of(len), before.is_some() as u64)
+}
+
 impl Known {
     /// Whether the credit is enough for one more message after `before` others, with which it takes `cost` bytes of it.
     fn affords(&self, (cost, before): (u64, u64)) -> bool {
@@ -191,7 +196,7 @@ impl Client {
 
     /// The same for a message that follows one of `before` bytes, which is not handed in yet.
     pub(super) fn may_send_behind(&mut self, id: ConnectionId, before: Option<u64>, len: u64) -> bool {
-        let wanted = (before.map_or(0, cost_of) + cost_of(len), before.is_some() as u64);
+        let wanted = wanted(before, len);
         self.affords(id, wanted) || {
             self.sort_fresh();
             self.affords(id, wanted)
@@ -429,5 +434,16 @@ mod tests {
         let still: Vec<ConnectionId> = connections.known.keys().copied().collect();
         connections.readable.retain(|id| connections.known.contains_key(id));
         assert_eq!(connections.readable, still, "each that is known, in order");
+    }
+
+    #[test]
+    fn what_follows_a_message_that_is_not_handed_in_needs_credit_for_both() {
+        let known = |granted| Known { granted, ..Known::default() };
+        let both = (cost_of(5_000) + cost_of(100), 1);
+        assert!(known((both.0, 2)).affords(both));
+        assert!(!known((both.0 - 1, 2)).affords(both), "bytes");
+        assert!(!known((both.0, 1)).affords(both), "messages");
+        assert_eq!(wanted(None, 100), (cost_of(100), 0));
+        assert_eq!(wanted(Some(5_000), 100), both);
     }
 }
