@@ -158,6 +158,8 @@ pub struct Engine {
     /// Somebody wants to see the packets.
     tap: Option<Tap>,
     started_at: Instant,
+    /// What time it is once something was sent that began at this moment.
+    clock: fn(u64) -> u64,
 }
 
 impl Engine {
@@ -187,7 +189,14 @@ impl Engine {
             history: History::default(),
             tap: None,
             started_at: Instant(now_ns),
+            clock: |began_ns| began_ns,
         }
+    }
+
+    /// Has a turn ask what time it is between sending and receiving. Sending takes time, in which answers may come
+    /// already: without this, they take no time at all. A simulated turn takes none.
+    pub fn set_clock(&mut self, clock: fn(u64) -> u64) {
+        self.clock = clock;
     }
 
     /// Adds a bearer; its number is the count of those before it.

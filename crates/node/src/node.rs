@@ -66,6 +66,7 @@ impl Node {
         let core = core_config(&config)?;
         let (id, name) = (core.node, core.name.to_string());
         let mut engine = Engine::new(now_ns(), core);
+        engine.set_clock(|_| now_ns());
         let hub = MemoryHub::new();
         let warnings = open_bearers(&mut engine, &config)?;
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));

@@ -66,6 +66,8 @@ pub const SUBSCRIPTIONS_MAX: usize = 1_024;
 pub const SUBSCRIPTION_UPDATES_MAX: usize = 4_096;
 /// Bytes of small messages that may exceed a link's window, so that bulk never makes them wait for it.
 pub const SMALL_OVERDRAFT_BYTES: u64 = 16_384;
+/// Bytes per second that a link is expected to deliver while nothing is known of any: 1 Gbit/s.
+pub const RATE_GUESS: u64 = 125_000_000;
 /// Messages up to this size choose the link of least delay; larger ones are pulled by any link.
 pub const SMALL_BYTES_MAX: u64 = 16_384;
 

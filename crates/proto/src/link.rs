@@ -169,7 +169,7 @@ impl Link {
     }
 
     /// Bytes that one train should have: what the link moves in 250 us, so that small messages never wait long
-    /// behind it (protocol.md §5.6).
+    /// behind it (protocol.md §5.11).
     pub fn train_bytes(&self) -> u64 {
         let packet = self.mtu.current() as u64;
         let slice = self.window.rate_bytes_per_s() / 4_000;
@@ -177,12 +177,29 @@ impl Link {
         slice.clamp(packet, limits::TRAIN_BYTES_MAX as u64)
     }
 
-    /// Estimated time until a byte sent now arrives: what is in flight first, then half a round trip.
-    pub fn delay(&self, more_bytes: u64) -> Duration {
-        let rate = self.window.rate_bytes_per_s().max(1_000_000);
-        let queued = (self.sent.inflight_bytes() + more_bytes).saturating_mul(1_000_000_000) / rate;
+    /// Estimated time until the last of `more_bytes` that are sent now arrives: what is in flight first, or half a round
+    /// trip, then these. `hope`: see [`Link::hope`].
+    pub fn delay(&self, more_bytes: u64, hope: u64) -> Duration {
+        let rate = self.rate(hope);
+        let span = |bytes: u64| bytes.saturating_mul(1_000_000_000) / rate;
         let trip = if self.rtt.has_sample() { self.rtt.min().0 / 2 } else { 50_000 };
-        Duration(queued.max(trip) + self.pto_count as u64 * 1_000_000)
+        let ahead = span(self.sent.inflight_bytes()).max(trip);
+        Duration(ahead + span(more_bytes) + self.pto_count as u64 * 1_000_000)
+    }
+
+    /// Bytes per second that it delivers; `hope` while nothing is known.
+    pub fn rate(&self, hope: u64) -> u64 {
+        let rate = self.window.rate_bytes_per_s();
+        if rate == 0 { hope } else { rate }
+    }
+
+    /// What to expect of a link that never carried more than a packet: twice what the best of the others delivers, or
+    /// nobody would ever find out.
+    pub fn hope<'a>(links: impl Iterator<Item = &'a Link>) -> u64 {
+        match links.map(|link| link.window.rate_bytes_per_s()).max() {
+            None | Some(0) => limits::RATE_GUESS,
+            Some(best) => best.saturating_mul(2),
+        }
     }
 
     /// The probe time-out in force.

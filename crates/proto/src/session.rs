@@ -8,8 +8,10 @@ mod consumed;
 mod control;
 mod credit;
 mod deliver;
+mod division;
 mod expiry;
 mod flows;
+mod insurance;
 mod links;
 mod multicast;
 mod notices;
@@ -187,6 +189,8 @@ pub struct Session {
     last_proof_at: Instant,
     tolerance: Duration,
     scratch: Vec<Item>,
+    /// Bytes that were late on one link and that others were given too.
+    insured_bytes: u64,
     /// The planted fault, and the buffers that it gave back early.
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Planted>,
@@ -236,6 +240,7 @@ impl Session {
             last_proof_at: now,
             tolerance,
             scratch: Vec::new(),
+            insured_bytes: 0,
             #[cfg(feature = "planted")]
             planted: config.planted,
             #[cfg(feature = "planted")]

@@ -54,6 +54,8 @@ pub struct SessionStats {
     pub messages_received: u64,
     /// Messages that failed.
     pub messages_failed: u64,
+    /// Packets that were late on one link and whose contents another link carried too.
+    pub packets_insured: u64,
     /// Refusals of messages here, for whatever reason; a message that comes again is refused again.
     pub messages_refused: u64,
     /// Those of them for ports that do not exist.

@@ -64,6 +64,11 @@ impl SendTransfer {
         self.transfer.is_some() && (!self.again.is_empty() || self.cursor < self.granted)
     }
 
+    /// Bytes that are to leave yet, also those that were not granted.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.message.len - self.cursor + self.again.bytes()
+    }
+
     /// Where the next stretch most likely begins, and how long it is.
     pub fn next(&self) -> (u64, u64) {
         let (start, end) = self.again.first().unwrap_or((self.cursor, self.granted));

@@ -33,7 +33,7 @@ pub(super) fn session_counters(session: &Session) -> Value {
 fn session_sums(s: &SessionStats) -> Value {
     json!({
         "messages_sent": s.messages_sent, "messages_confirmed": s.messages_confirmed,
-        "messages_received": s.messages_received, "messages_failed": s.messages_failed,
+        "messages_received": s.messages_received, "messages_failed": s.messages_failed, "packets_insured": s.packets_insured,
         "refused_here": s.messages_refused, "refused_here_no_port": s.refused_no_port,
         "refused_by_peer": s.refused_by_peer,
     })
@@ -65,6 +65,7 @@ fn add_sessions<'a>(sessions: impl Iterator<Item = &'a Session>) -> SessionStats
             messages_confirmed: sum.messages_confirmed + s.messages_confirmed,
             messages_received: sum.messages_received + s.messages_received,
             messages_failed: sum.messages_failed + s.messages_failed,
+            packets_insured: sum.packets_insured + s.packets_insured,
             messages_refused: sum.messages_refused + s.messages_refused,
             refused_no_port: sum.refused_no_port + s.refused_no_port,
             refused_by_peer: sum.refused_by_peer + s.refused_by_peer,

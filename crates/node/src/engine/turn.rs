@@ -25,7 +25,7 @@ const BLOCKED_SPAN: Duration = Duration::us(15);
 impl Engine {
     /// One bounded pass over everything there is to do.
     pub fn turn(&mut self, now_ns: u64, budget: Budget) -> Work {
-        let now = Instant(now_ns);
+        let mut now = Instant(now_ns);
         self.turns += 1;
         let mut work = Work { drained: true, ..Work::default() };
         work.done += self.take_from_clients(now, budget);
@@ -39,6 +39,7 @@ impl Engine {
         if work.done > 0 {
             // What a client hands in leaves before anything is read: reading costs as much as the way takes.
             self.transmit(now, budget, &mut work);
+            now = Instant((self.clock)(now.0));
         }
         let before = work.done;
         self.receive(now, budget, due, &mut work);

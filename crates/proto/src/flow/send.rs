@@ -279,6 +279,20 @@ impl SendFlow {
         self.message(self.next).map(|m| m.message.len)
     }
 
+    /// Bytes that wait to be sent, as far as `enough` and as is seen from the first `looks` messages that wait.
+    pub fn waiting_bytes(&self, enough: u64, looks: usize) -> u64 {
+        let lost = |seq: &u64| self.message(*seq).and_then(|m| Some(m.lost.as_ref()?.bytes())).unwrap_or(0);
+        let mut bytes: u64 = self.again.iter().take(looks).map(lost).sum();
+        let first = self.next.saturating_sub(self.base) as usize;
+        for (looked, waiting) in self.messages.range(first.min(self.messages.len())..).enumerate() {
+            if bytes >= enough || looked >= looks {
+                return bytes.max(enough);
+            }
+            bytes += waiting.message.len;
+        }
+        bytes.saturating_sub(self.cursor)
+    }
+
     /// Whether `take` could give something if there is room.
     pub fn ready(&self, now: Instant, credit: &SendCredit) -> bool {
         if now < self.blocked_until {

@@ -112,6 +112,8 @@ pub struct SentTrain {
     packet_bytes: u16,
     last_bytes: u16,
     sent_at: Instant,
+    /// How long it is expected to take.
+    expected: Duration,
     acked: u64,
     lost: u64,
     items: Vec<(u8, Item)>,
@@ -187,8 +189,8 @@ pub struct Acked {
     pub spurious: u64,
     /// The largest number is newly acknowledged (a round-trip sample).
     pub largest_is_new: bool,
-    /// When the newest packet acknowledged was sent.
-    pub newest_sent_at: Instant,
+    /// When the oldest packet newly acknowledged was sent.
+    pub oldest_sent_at: Option<Instant>,
 }
 
 /// Packets in flight on one link.
@@ -202,6 +204,7 @@ pub struct Sent {
     inflight_packets: u64,
     reorder: u64,
     last_sent_at: Instant,
+    expected: Duration,
 }
 
 /// Initial packet threshold (RFC 9002 §6.1.1).
@@ -219,6 +222,7 @@ impl Default for Sent {
             inflight_packets: 0,
             reorder: REORDER_MIN,
             last_sent_at: Instant::ZERO,
+            expected: Duration::ZERO,
         }
     }
 }
@@ -279,6 +283,7 @@ impl Sent {
             packet_bytes: train.packet_bytes,
             last_bytes: train.last_bytes,
             sent_at: now,
+            expected: self.expected,
             acked: 0,
             lost: 0,
             items: train.items,
@@ -369,7 +374,8 @@ impl Sent {
             told.packets += open_packets;
             told.spurious += count_of(late);
             told.largest_is_new |= fresh_largest && train.first + to == high;
-            told.newest_sent_at = told.newest_sent_at.max(train.sent_at);
+            let oldest = told.oldest_sent_at.unwrap_or(train.sent_at);
+            told.oldest_sent_at = Some(oldest.min(train.sent_at));
             self.inflight_bytes -= open_bytes;
             self.inflight_packets -= open_packets;
             train.visit(fresh, each);
@@ -440,6 +446,18 @@ impl Sent {
             }
         }
         packets
+    }
+
+    /// Trains that are pushed from now on are expected to take so long.
+    pub fn expect(&mut self, span: Duration) {
+        self.expected = span;
+    }
+
+    /// When the oldest train was sent of which something is unacknowledged and that was not copied, and how long it was
+    /// expected to take; `None` if there is none.
+    pub fn oldest_uncopied(&self) -> Option<(Instant, Duration)> {
+        let open = self.trains.iter().find(|train| train.open() != 0 && !train.copied);
+        open.map(|train| (train.sent_at, train.expected))
     }
 
     /// Declares everything lost: the link is dead.

@@ -75,17 +75,17 @@ fn a_train_is_what_moves_in_a_quarter_of_a_millisecond() {
 }
 
 #[test]
-fn the_way_is_half_a_round_trip_or_the_bytes_on_it_and_longer_in_doubt() {
+fn the_way_is_half_a_round_trip_or_what_is_on_it_then_what_is_sent_and_longer_in_doubt() {
     let mut link = link(&config());
-    assert_eq!(link.delay(2_000), Duration::ms(2), "1 MB/s while nothing is known");
+    assert_eq!(link.delay(2_000, 1_000_000), Duration::us(2_050), "as hoped while nothing is known");
     deliver(&mut link, 100_000_000);
-    assert_eq!(link.delay(1_000), Duration::us(50), "a guess");
+    assert_eq!(link.delay(1_000, 1), Duration::us(60), "the round trip is a guess");
     link.rtt.sample(NOW, Duration::us(400), Duration::ZERO);
-    assert_eq!(link.delay(1_000), Duration::us(200));
+    assert_eq!(link.delay(1_000, 1), Duration::us(210));
     send(&mut link, 20, 1_000);
-    assert_eq!((link.delay(0), link.delay(1_000)), (Duration::us(200), Duration::us(210)));
+    assert_eq!((link.delay(0, 1), link.delay(1_000, 1)), (Duration::us(200), Duration::us(210)));
     (link.pto_count, link.rtt) = (2, Rtt::new());
-    assert_eq!((link.delay(1_000), link.in_doubt()), (Duration::us(2_210), true));
+    assert_eq!((link.delay(1_000, 1), link.in_doubt()), (Duration::us(2_210), true));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How much one link may have in flight (protocol.md §5.6).
+//! How much one link may have in flight (protocol.md §5.11).
 //!
 //! The window follows a model of the path, delivery rate times shortest round trip plus the queue that we want,
 //! and not single losses: a cable that loses 5 % at random must still be filled. Only when more than 12 % of a
@@ -20,6 +20,12 @@ const INITIAL_PACKET_BYTES: u64 = 1_200;
 const QUEUE_TARGET: Duration = Duration::us(500);
 /// Shortest round, and shortest span of a rate sample: below it, batching is all one would measure.
 const ROUND_MIN: Duration = Duration::ms(1);
+/// What was measured under load counts more than bursts for so long.
+const LOADED_SPAN: Duration = Duration::s(1);
+/// With fewer packets in flight nobody can tell a path that is busy from a machine that stood still.
+const BEHIND_PACKETS: u64 = 4;
+/// Bursts of no more packets tell nothing of the rate.
+const BURST_PACKETS_MIN: u64 = 2;
 /// Rates are remembered for this long, or for ten round trips.
 const RATE_SPAN: Duration = Duration::ms(100);
 /// Rounds without growth of the rate that end the start-up.
@@ -59,6 +65,8 @@ pub struct AckSample {
     pub app_limited: bool,
     /// Its `queueing`, as a span.
     pub queueing: Duration,
+    /// Since the first of what it acknowledges was sent, less what the peer held the acknowledgement back.
+    pub took: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +93,8 @@ pub struct Window {
     rtt_min: Duration,
     rate: MaxFilter,
     rate_mean: u64,
+    /// When the rate was last measured while the path was busy.
+    loaded_at: Option<Instant>,
     reference: Option<Reference>,
     round: Round,
     rounds: u64,
@@ -100,6 +110,8 @@ struct Reference {
     rx_bytes: u64,
     rx_clock: u32,
     app_limited: bool,
+    /// The path is busy from here until the next acknowledgement.
+    behind: bool,
 }
 
 /// The round under way.
@@ -147,6 +159,7 @@ impl Window {
             rtt_min: Duration::ZERO,
             rate: MaxFilter::default(),
             rate_mean: 0,
+            loaded_at: None,
             reference: None,
             round: Round::new(Instant::ZERO, cwnd),
             rounds: 0,
@@ -210,6 +223,7 @@ impl Window {
         self.loss.acked_bytes += sample.acked_bytes;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         self.sample_rate(now, &sample, app_limited);
+        self.sample_burst(now, &sample);
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
             self.cwnd =
                 (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
@@ -253,34 +267,64 @@ impl Window {
         (PACKETS_MIN * self.packet_bytes).min(self.window_max)
     }
 
-    /// A rate sample ends once it spans a round trip and the shortest round.
+    /// A rate sample ends once it spans a round trip and the shortest round; with nothing to send on a path that is behind,
+    /// once it spans two of those.
     fn sample_rate(&mut self, now: Instant, sample: &AckSample, app_limited: bool) {
+        let (rx_bytes, rx_clock, behind) = (sample.rx_bytes, sample.rx_clock, self.is_behind(sample));
         let Some(reference) = &mut self.reference else {
-            self.reference =
-                Some(Reference { rx_bytes: sample.rx_bytes, rx_clock: sample.rx_clock, app_limited: false });
+            self.reference = Some(Reference { rx_bytes, rx_clock, app_limited: false, behind });
             return;
         };
-        reference.app_limited |= app_limited;
-        let span = Duration::between_stamps(sample.rx_clock, reference.rx_clock);
-        // An acknowledgement that was overtaken tells an earlier clock: not a span, as a wrapped one is not.
-        if span < sample.rtt.max(ROUND_MIN) || span > Duration::s(60) {
+        if reference.app_limited && behind && !reference.behind {
+            *reference = Reference { rx_bytes, rx_clock, app_limited: false, behind };
             return;
         }
-        let bytes = sample.rx_bytes.saturating_sub(reference.rx_bytes);
+        reference.app_limited |= app_limited && !reference.behind;
+        let span = Duration::between_stamps(rx_clock, reference.rx_clock);
+        let least =
+            if reference.behind && app_limited { ROUND_MIN.times(2) } else { sample.rtt.max(ROUND_MIN) };
+        // An acknowledgement that was overtaken tells an earlier clock: not a span, as a wrapped one is not.
+        if span < least || span > Duration::s(60) {
+            reference.behind &= behind;
+            return;
+        }
+        let bytes = rx_bytes.saturating_sub(reference.rx_bytes);
         let rate = bytes.saturating_mul(1_000_000) / span.as_us();
         let limited = reference.app_limited;
-        self.reference =
-            Some(Reference { rx_bytes: sample.rx_bytes, rx_clock: sample.rx_clock, app_limited });
+        self.reference = Some(Reference { rx_bytes, rx_clock, app_limited: app_limited && !behind, behind });
         self.round.rate = self.round.rate.max(rate);
         self.round.app_limited |= limited;
-        if !limited || rate > self.rate.max() {
+        // Of a link that had nothing to send it tells nothing: the time without work is in it.
+        if !limited {
+            self.loaded_at = Some(now);
             self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
-        }
-        if !limited || rate > self.rate_mean {
             let memory = Duration::ms(10).max(sample.rtt_min.times(4)).as_us();
             let (old, span_us) = (self.rate_mean.saturating_mul(memory), span.as_us().min(memory));
             self.rate_mean = old.saturating_add(rate.saturating_mul(span_us)) / (memory + span_us);
         }
+    }
+
+    /// What was acknowledged arrived since the first of it was sent, so the path is as fast at least: all that is known
+    /// of a link that carries lone messages. A packet or two tell of the round trip and not of the rate, and a shaper
+    /// lets the first ones pass faster than it goes on: what was measured under load holds against that.
+    fn sample_burst(&mut self, now: Instant, sample: &AckSample) {
+        let few = sample.acked_bytes <= BURST_PACKETS_MIN * self.packet_bytes;
+        if few
+            || sample.took == Duration::ZERO
+            || self.loaded_at.is_some_and(|at| now.since(at) < LOADED_SPAN)
+        {
+            return;
+        }
+        let rate = sample.acked_bytes.saturating_mul(1_000_000_000) / sample.took.0;
+        self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
+        self.rate_mean = self.rate.max();
+    }
+
+    /// Whether packets wait in the path for longer than we want, with more behind them: then it is busy until the next
+    /// acknowledgement, whatever else there is to send.
+    fn is_behind(&self, sample: &AckSample) -> bool {
+        let left = sample.inflight_before.saturating_sub(sample.acked_bytes);
+        sample.rtt > sample.rtt_min + self.queue_target.times(2) && left >= BEHIND_PACKETS * self.packet_bytes
     }
 
     fn end_round(&mut self, now: Instant) {

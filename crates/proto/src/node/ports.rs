@@ -8,6 +8,7 @@ use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
 use crate::id::{BufferId, ConnectionId, NodeId, PortAddress, PortId};
 use crate::limits;
+use crate::link::Link;
 use crate::port::Port;
 use crate::service::{Lookup, Pick};
 use crate::session::Session;
@@ -293,8 +294,9 @@ impl Node {
 
 /// What a small message to a peer is expected to take by the best link that is in use.
 fn least_delay(session: &Session) -> Option<Duration> {
-    let links = session.links.iter().filter(|link| link.usable());
-    links.map(|link| link.delay(limits::CREDIT_GRAIN_BYTES)).min()
+    let links = || session.links.iter().filter(|link| link.usable());
+    let hope = Link::hope(links());
+    links().map(|link| link.delay(limits::CREDIT_GRAIN_BYTES, hope)).min()
 }
 
 impl From<PortAddress> for Destination {

@@ -6,8 +6,15 @@ use crate::link::send::{Item, ranges_of};
 use crate::link::state::LinkEvent;
 use crate::link::window::AckSample;
 use crate::store::Store;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::wire::Ack;
+
+/// How long what was sent first took to arrive and be confirmed, less the time that the confirmation was held back: a
+/// quarter at least, for both clocks stand still while an engine has its turn.
+fn took(now: Instant, sent_at: Option<Instant>, held: Duration) -> Duration {
+    let all = now.since(sent_at.unwrap_or(now));
+    (all - held).max(Duration(all.0 / 4))
+}
 
 impl Session {
     /// Takes in an ACK frame. An error: the peer acknowledges what was never sent.
@@ -58,6 +65,7 @@ impl Session {
                     inflight_before: inflight,
                     app_limited: inflight + link.train_bytes() < link.window.cwnd() && !link.blocked,
                     queueing: Duration((ack.queueing as u64) << 8),
+                    took: took(cx.now, told.oldest_sent_at, delay),
                 },
             );
             self.last_proof_at = cx.now;
@@ -67,6 +75,7 @@ impl Session {
         self.scratch = items;
         self.forget_idle_connections(cx);
         self.detect_losses(cx, index);
+        self.insure(cx);
         if proof {
             self.link_event(cx, index, LinkEvent::ProofOfLife);
         }

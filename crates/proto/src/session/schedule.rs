@@ -1,4 +1,4 @@
-//! Which work goes next, and by which link (protocol.md §5.6).
+//! Which work goes next, and by which link (protocol.md §5.11).
 //!
 //! Bulk is pulled: a link with room takes the next stretch, so every link works at the rate at which it serves,
 //! without any estimate. Small messages choose the link of least expected delay.
@@ -72,6 +72,14 @@ impl Schedule {
     /// Whether what comes next leaves room in its packets: pieces of large messages fill theirs.
     pub(super) fn has_flows(&self) -> bool {
         self.rings.iter().any(|ring| matches!(ring.front(), Some(Work::Flow(_))))
+    }
+
+    /// Flows with messages to send.
+    pub(super) fn flows(&self) -> impl Iterator<Item = u32> {
+        self.rings.iter().flatten().filter_map(|work| match work {
+            Work::Flow(key) => Some(*key),
+            Work::Transfers(_) => None,
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -148,15 +156,16 @@ impl Schedule {
         of_late(self.bulk_at) && of_late(self.prompt_at)
     }
 
-    /// The link for small messages: least expected delay, with a preference for the last choice.
-    pub(super) fn choose(&mut self, links: &[Link]) -> Option<usize> {
+    /// The link for small messages of `bytes`: least expected delay, with a preference for the last choice.
+    pub(super) fn choose(&mut self, links: &[Link], bytes: u64) -> Option<usize> {
         let serving = Serving::of(links);
+        let hope = Link::hope(links.iter().filter(|link| serving.includes(link)));
         let (mut best, mut old) = (None, None);
         for (index, link) in links.iter().enumerate() {
             if !serving.includes(link) || link.room() == 0 {
                 continue;
             }
-            let delay_ns = link.delay(1_500).0;
+            let delay_ns = link.delay(bytes, hope).0;
             if best.is_none_or(|(_, least_ns)| delay_ns < least_ns) {
                 best = Some((index, delay_ns));
             }
@@ -340,11 +349,11 @@ mod tests {
         ] {
             let mut schedule = Schedule::default();
             let mut both = links(&[Duration::us(first_us); 2]);
-            assert_eq!(schedule.choose(&both), Some(0), "the first of equals");
+            assert_eq!(schedule.choose(&both, 1_500), Some(0), "the first of equals");
             both[1] = links(&[Duration::us(second_us); 2]).remove(1);
-            assert_eq!(schedule.choose(&both), Some(second as usize), "{first_us} {second_us}");
+            assert_eq!(schedule.choose(&both, 1_500), Some(second as usize), "{first_us} {second_us}");
             schedule.forget_choice();
-            assert_eq!(schedule.choose(&both), Some(1), "without a choice the best");
+            assert_eq!(schedule.choose(&both, 1_500), Some(1), "without a choice the best");
         }
     }
 
@@ -352,14 +361,14 @@ mod tests {
     fn a_link_without_room_is_not_chosen_and_one_that_is_blocked_does_not_hold_the_choice() {
         let mut schedule = Schedule::default();
         let mut both = links(&[Duration::us(300), Duration::us(290)]);
-        assert_eq!(schedule.choose(&both[..1]), Some(0));
-        assert_eq!(schedule.choose(&both), Some(0));
+        assert_eq!(schedule.choose(&both[..1], 1_500), Some(0));
+        assert_eq!(schedule.choose(&both, 1_500), Some(0));
         both[0].blocked = true;
-        assert_eq!(schedule.choose(&both), Some(1));
+        assert_eq!(schedule.choose(&both, 1_500), Some(1));
         let filled =
             NewTrain { count: 64, packet_bytes: 2_000, last_bytes: 2_000, items: vec![], extent: None };
         both[1].sent.push(Instant(1), filled);
-        assert_eq!((both[1].room(), schedule.choose(&both)), (0, Some(0)));
-        assert_eq!(schedule.choose(&[]), None);
+        assert_eq!((both[1].room(), schedule.choose(&both, 1_500)), (0, Some(0)));
+        assert_eq!(schedule.choose(&[], 1_500), None);
     }
 }

@@ -8,6 +8,7 @@ mod names;
 mod outgoing;
 mod riders;
 mod shares;
+mod unequal;
 mod upkeep;
 
 use super::credit::initial_given;

@@ -28,6 +28,9 @@ pub enum Outcome {
     Failed,
 }
 
+/// A small message is taken to be at least so long where links are compared, for others may share its packet.
+const PACKET_GUESS: u64 = 1_500;
+
 /// A train being filled.
 struct Fill<'a> {
     now: Instant,
@@ -156,7 +159,12 @@ impl Session {
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
         let small = open && !self.schedule.is_empty() && self.may_take_small(index);
-        let budget = if room > 0 { room.min(self.links[index].train_bytes()).max(limit as u64) } else { 0 };
+        let share = if room == 0 || self.schedule.is_empty() { 0 } else { self.share_of(index) };
+        let budget = if share > 0 {
+            room.min(self.links[index].train_bytes()).min(share).max(limit as u64)
+        } else {
+            0
+        };
         let small = small && small_room > 0;
         let items = self.links[index].sent.items();
         let mut fill = Fill {
@@ -215,7 +223,9 @@ impl Session {
         if self.links.len() == 1 {
             return true;
         }
-        let choice = self.schedule.choose(&self.links);
+        let first = self.schedule.flows().next().and_then(|key| self.sending.flows.get(key));
+        let bytes = first.and_then(|flow| flow.next_bytes()).unwrap_or(0);
+        let choice = self.schedule.choose(&self.links, bytes.clamp(PACKET_GUESS, limits::SMALL_BYTES_MAX));
         choice == Some(index) || choice.is_none() || choice.is_some_and(|c| self.links[c].blocked)
     }
 
@@ -340,6 +350,8 @@ impl Session {
             if link.sent.is_empty() {
                 link.restart_pto(cx.now);
             }
+            let expected = link.delay(train.bytes as u64, limits::RATE_GUESS);
+            link.sent.expect(expected);
             link.sent.push(cx.now, NewTrain { count, packet_bytes, last_bytes, items, extent });
         } else {
             link.sent.recycle(items);

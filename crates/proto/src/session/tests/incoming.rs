@@ -20,19 +20,33 @@ pub(super) fn acknowledge(session: &mut Session, config: &Config, ranges: &[(u64
 
 /// The same, and says how long the packets had to queue.
 fn acknowledge_queued(session: &mut Session, config: &Config, ranges: &[(u64, u64)], queueing: Duration) {
-    let ack = wire::Ack {
+    let ack = ack(NOW, ranges, queueing);
+    with_cx(config, |cx| session.on_ack(cx, &ack)).unwrap();
+}
+
+/// The same at another moment.
+pub(super) fn acknowledge_at(session: &mut Session, config: &Config, now: Instant, ranges: &[(u64, u64)]) {
+    let ack = ack(now, ranges, Duration::ZERO);
+    with_cx(config, |cx| {
+        cx.now = now;
+        session.on_ack(cx, &ack)
+    })
+    .unwrap();
+}
+
+fn ack(now: Instant, ranges: &[(u64, u64)], queueing: Duration) -> wire::Ack {
+    wire::Ack {
         link: LinkId(0),
         rx_batch_log2: 0,
         largest: ranges[0].1,
-        stamp_echo: Instant(NOW.0 - 3_000_000).stamp(),
+        stamp_echo: Instant(now.0 - 3_000_000).stamp(),
         delay: 1_000_000 / 256,
         rx_bytes: 0,
         rx_clock: 0,
         ce_count: 0,
         queueing: (queueing.0 / 256) as u32,
         ranges: ranges.iter().copied().collect(),
-    };
-    with_cx(config, |cx| session.on_ack(cx, &ack)).unwrap();
+    }
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Links that are not equal: who takes what of the end of a message, and who helps the one that is late.
+
+use super::incoming::acknowledge_at;
+use super::outgoing::*;
+use super::*;
+use crate::link::window::AckSample;
+
+/// The link delivers so many Mbit/s, and a packet takes 50 us.
+fn deliver(link: &mut Link, mbit: u64) {
+    for ms in 1..=4 {
+        let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(ms);
+        let rx_bytes = ms * mbit * 128;
+        let sample = AckSample { rx_bytes, rx_clock: at.stamp(), ..AckSample::default() };
+        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+    }
+    assert_eq!(link.window.rate_bytes_per_s(), mbit * 125_000);
+    link.rtt.sample(NOW, Duration::us(100), Duration::ZERO);
+}
+
+/// A session with links that deliver so many Mbit/s.
+fn rates(mbit: &[u64]) -> Session {
+    let mut session = up(mbit.len());
+    session.links.iter_mut().zip(mbit).for_each(|(link, mbit)| deliver(link, *mbit));
+    session
+}
+
+/// The bytes of messages that each link takes of a message of so many, asked in this order until none takes any more.
+fn taken(session: &mut Session, order: &[u8]) -> Vec<usize> {
+    let mut bytes = vec![0; session.links.len()];
+    loop {
+        let mut some = false;
+        for &link in order {
+            if let Some((_, packets)) = poll(session, link) {
+                let taken: usize = packets.iter().map(Packet::payload_bytes).sum();
+                bytes[link as usize] += taken;
+                some |= taken > 0;
+            }
+        }
+        if !some {
+            return bytes;
+        }
+    }
+}
+
+#[test]
+fn a_slow_link_takes_no_piece_that_the_fast_one_delivers_sooner() {
+    for (mbit, order) in [([1_000, 25], [1, 0]), ([1_000, 25], [0, 1]), ([25, 1_000], [0, 1])] {
+        let mut session = rates(&mbit);
+        send(&mut session, limits::SMALL_BYTES_MAX + 1);
+        let taken = taken(&mut session, &order);
+        let slow = (mbit[1] == 25) as usize;
+        assert_eq!(
+            (taken[slow], taken[1 - slow] as u64),
+            (0, limits::SMALL_BYTES_MAX + 1),
+            "{mbit:?} {order:?}"
+        );
+    }
+}
+
+#[test]
+fn unequal_links_share_a_message_by_their_rates() {
+    let mut session = rates(&[800, 200]);
+    send(&mut session, 60_000);
+    let taken = taken(&mut session, &[1, 0]);
+    assert_eq!(taken.iter().sum::<usize>(), 60_000);
+    assert!((10_000..14_000).contains(&taken[1]), "{taken:?}");
+}
+
+#[test]
+fn a_link_alone_and_links_that_are_alike_take_what_they_have_room_for() {
+    for mbit in [&[25][..], &[1_000, 1_000], &[1_000, 600]] {
+        let mut session = rates(mbit);
+        send(&mut session, 20_000);
+        let last = mbit.len() as u8 - 1;
+        assert_eq!(session.share_of(last as usize), u64::MAX, "{mbit:?}");
+        assert!(poll(&mut session, last).is_some());
+    }
+}
+
+#[test]
+fn every_link_takes_what_it_has_room_for_while_much_waits() {
+    let mut session = rates(&[1_000, 25]);
+    start_transfer(&mut session, Class::Normal, 64 << 20);
+    assert_eq!(session.share_of(1), u64::MAX);
+    let packets = poll(&mut session, 1).expect("it takes a piece").1;
+    assert!(packets.iter().map(Packet::payload_bytes).sum::<usize>() > 0);
+}
+
+/// Two links; the second one has taken 10,000 bytes, and then nothing came back of it.
+fn late() -> Session {
+    let mut session = rates(&[1_000, 1_000]);
+    session.links[0].blocked = true;
+    send(&mut session, 10_000);
+    assert!(poll(&mut session, 1).is_some());
+    session.links[0].blocked = false;
+    session
+}
+
+/// The bytes that leave by the first link once it has heard of something at that moment.
+fn helped(session: &mut Session, now: Instant) -> usize {
+    let config = config();
+    let first = session.links[0].sent.next();
+    session.links[0].probe = Some(crate::wire::ProbeKind::Liveness);
+    assert!(poll_at(session, now, 0).is_some());
+    acknowledge_at(session, &config, now, &[(first, first)]);
+    let sent = poll_at(session, now, 0);
+    sent.map_or(0, |(_, packets)| packets.iter().map(Packet::payload_bytes).sum())
+}
+
+#[test]
+fn what_is_late_on_one_link_is_carried_by_another_too_and_once() {
+    // Its way takes 50 us and its bytes 81: twice that and a millisecond more is late.
+    let mut session = late();
+    assert_eq!(helped(&mut session, NOW + Duration::us(1_250)), 0, "not yet");
+    assert_eq!(helped(&mut session, NOW + Duration::us(1_300)), 10_000);
+    assert_eq!(session.stats.packets_insured, 8);
+    helped(&mut session, NOW + Duration::us(3_000));
+    assert_eq!(session.stats.packets_insured, 8, "once");
+}
+
+#[test]
+fn nobody_helps_while_other_work_waits_or_if_he_has_helped_too_much() {
+    let mut session = late();
+    session.insured_bytes = 1 << 20;
+    assert_eq!(helped(&mut session, NOW + Duration::ms(3)), 0);
+    let mut session = late();
+    session.links[0].status = LinkStatus::Standby;
+    assert_eq!(helped(&mut session, NOW + Duration::ms(3)), 0, "a standby link is not there for that");
+}
