@@ -58,7 +58,7 @@ fn advice(all: &[Interface]) -> String {
 
 /// One address per interface: one in a network that a rule names, before others IPv4, else a global IPv6, else a
 /// link-local one. Two families on one wire would be two links with one fate.
-fn best_address(rules: &InterfaceRules, interface: &Interface) -> Option<IpAddr> {
+pub(crate) fn best_address(rules: &InterfaceRules, interface: &Interface) -> Option<IpAddr> {
     let rank = |ip: &IpAddr| {
         let family = match ip {
             IpAddr::V4(_) => 0,
