@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod control;
 mod demo;
+mod doctor;
 mod failure;
 mod list;
 mod log;
@@ -76,6 +77,8 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
+    /// Finds what is wrong with links and this machine, and tells the command that mends it
+    Doctor(doctor::Doctor),
     /// Captures the packets of a running node, into a file or as text
     Trace(trace::Trace),
     /// Checks configuration files
@@ -128,6 +131,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
+        Command::Doctor(arguments) => doctor::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
