@@ -4,6 +4,7 @@
 //! at nothing else, so that each can be tried with pictures that were planted.
 
 mod buffers;
+mod cables;
 mod finding;
 mod frames;
 mod life;
@@ -62,11 +63,12 @@ const EXAMPLE: &str = "Example: polyrail doctor beta --control /run/polyrail/alp
 Ends with 1 if there is an error or a warning among the findings, with 0 if not.";
 
 /// Every check.
-const CHECKS: [fn(&Picture) -> Vec<Finding>; 14] = [
+const CHECKS: [fn(&Picture) -> Vec<Finding>; 15] = [
     place::check,
     buffers::check,
     offloads::check,
     frames::check,
+    cables::check,
     subnets::check,
     routes::check,
     shaper::check,

@@ -110,6 +110,11 @@ fn what_is_wrong_with_a_machine_is_found_and_gone_after_its_command() {
             ),
         ),
     ];
+    let bridge = "ip link add l9 type bridge; ip link set l0 master l9; ip addr add 10.250.9.1/24 dev l9; ip link set l9 up";
+    shell(&testbed, 0, bridge);
+    let (_, document) = machine(&testbed);
+    assert_eq!(found(&document, "one-cable")[0]["about"], "interfaces l0 and l9", "{document}");
+    shell(&testbed, 0, "ip link set l0 nomaster; ip link del l9");
     for (check, broken) in cases {
         shell(&testbed, 0, &broken);
         let (code, document) = machine(&testbed);
@@ -141,6 +146,24 @@ fn a_link_that_works_one_way_is_found_at_both_ends() {
         found(&document, "one-way").is_empty() && found(&document, "nothing-back").is_empty(),
         "{document}"
     );
+}
+
+#[test]
+fn a_way_back_by_another_interface_is_found_and_the_link_works_after_the_command() {
+    let Some(testbed) = testbed("way-back") else { return };
+    let (_nodes, sockets) = start(&testbed, ["alpha", "beta"]);
+    let there = testbed.address(1, 1);
+    shell(&testbed, 0, &format!("ip route add {there}/32 dev l0; sysctl -qw net.ipv4.conf.l1.rp_filter=1"));
+    let finding = until_found(&testbed, 0, &sockets[0], "way-back");
+    assert!(finding["seen"].as_str().is_some_and(|seen| seen.ends_with("leads through l0")), "{finding}");
+    // It is what it says: the link is not heard for it.
+    until_found(&testbed, 0, &sockets[0], "nothing-back");
+    mend(&testbed, &finding);
+    let used =
+        |answer: &Value| answer["rows"].as_array().is_some_and(|r| r.iter().all(|r| r["state"] == "up"));
+    ask_until(&sockets[0], &["link", "list"], used);
+    let (_, document) = doctor(&testbed, 0, &["--control", sockets[0].path()]);
+    assert!(found(&document, "way-back").is_empty(), "{document}");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Interface {
     pub loopback: bool,
     /// Whether a device of a bus is behind it, and not the system alone.
     pub hardware: bool,
+    /// The interfaces that it is made of, if it is a network's part (VLAN), a bond or a bridge.
+    pub lower: Vec<String>,
     /// Largest IP packet, in bytes.
     pub mtu_bytes: u32,
     /// Its addresses, each with the leading bits that its network shares.
@@ -112,6 +114,7 @@ fn one(
         up: found.up,
         loopback,
         hardware: Path::new("/sys/class/net").join(&found.name).join("device").exists(),
+        lower: lower(&found.name),
         mtu_bytes: found.mtu_bytes,
         addresses: found.addresses.iter().map(|a| (a.ip, a.prefix_bits)).collect(),
         chosen: if chosen { best_address(rules, found) } else { None },
@@ -121,6 +124,16 @@ fn one(
         arp_ignore: setting("arp_ignore"),
         arp_announce: setting("arp_announce"),
     }
+}
+
+/// What the system calls `lower_NAME` in an interface's folder.
+fn lower(name: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(Path::new("/sys/class/net").join(name)) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut lower: Vec<String> =
+        names.filter_map(|name| name.strip_prefix("lower_").map(str::to_owned)).collect();
+    lower.sort_unstable();
+    lower
 }
 
 fn number(path: &str) -> Option<u32> {

@@ -48,14 +48,22 @@ fn of_link(node: &NodePicture, link: &Link) -> Option<Finding> {
     let about = format!("link {}", link.name);
     let interface = bearer.map_or("any", |bearer| bearer.interface.as_str());
     match link.state.as_str() {
-        "up" | "probation" => flapping(link, about, interface),
+        state if is_in_use(state) => flapping(link, about, interface),
         "damped" => {
             let seen = format!("it failed too often; {}", last_change(link));
             let why = "it carries nothing while another link does, until it has been quiet for a while";
             Some(Finding::new(Severity::Warning, "damped", about, seen, why).mend(look(link, interface)))
         }
+        "suspect" => {
+            let why = "nothing new goes by it until something is heard; a machine that stalls makes peers suspect it";
+            let finding = Finding::new(Severity::Note, "suspect", about, last_change(link), why);
+            Some(finding.mend("polyrail doctor  # again: it is over, or the link is down, within a moment"))
+        }
         "new" if link.age_s < JOINING_S => None,
-        _ if link.sent_meanwhile >= ASKED => Some(one_way(link, about, interface)),
+        // What was counted while it was in use says nothing of now.
+        _ if !is_in_use(&link.state_before) && link.sent_meanwhile >= ASKED => {
+            Some(one_way(link, about, bearer, interface))
+        }
         state => {
             let seen = format!("it is not in use: {state}; {}", last_change(link));
             let why = "it carries nothing";
@@ -64,8 +72,13 @@ fn of_link(node: &NodePicture, link: &Link) -> Option<Finding> {
     }
 }
 
+/// Whether a link in this state carries messages.
+pub fn is_in_use(state: &str) -> bool {
+    ["up", "probation"].contains(&state)
+}
+
 /// A link that is not in use although we send: what comes back tells which direction is at fault.
-fn one_way(link: &Link, about: String, interface: &str) -> Finding {
+fn one_way(link: &Link, about: String, bearer: Option<&Bearer>, interface: &str) -> Finding {
     let (sent, received, peer) = (link.sent_meanwhile, link.received_meanwhile, &link.peer);
     let last = last_change(link);
     if received > 0 {
@@ -84,8 +97,9 @@ fn one_way(link: &Link, about: String, interface: &str) -> Finding {
     let seen = format!("{sent} packets sent meanwhile, none received; {last}");
     let why = "nothing comes back: the peer's answers, or what we send, are dropped on the way; \
                `polyrail doctor` on the peer tells which";
+    let own_port = bearer.and_then(|bearer| bearer.address).map_or(7430, |own| own.port());
     let open = format!(
-        "nft insert rule inet filter input iifname \"{interface}\" udp dport 7430 accept  # if it is dropped here"
+        "nft insert rule inet filter input iifname \"{interface}\" udp dport {own_port} accept  # if it is dropped here"
     );
     Finding::new(Severity::Error, "nothing-back", about, seen, why).mend(look(link, interface)).mend(open)
 }
@@ -144,6 +158,7 @@ mod tests {
     fn link_in(state: &str, sent: u64, received: u64) -> Vec<Finding> {
         check_links(&planted::with_link(|link| {
             (link.state, link.sent_meanwhile, link.received_meanwhile) = (state.into(), sent, received);
+            link.state_before = link.state.clone();
             link.changes.push(Change { to: state.into(), why: "silence".into(), ago_s: 7.0 });
         }))
     }
@@ -172,7 +187,7 @@ mod tests {
 
     #[test]
     fn each_state_that_is_not_use_is_found_with_its_reason() {
-        for (state, check) in [("down", "link-down"), ("suspect", "link-down"), ("damped", "damped")] {
+        for (state, check) in [("down", "link-down"), ("suspect", "suspect"), ("damped", "damped")] {
             let found = link_in(state, 0, 0);
             assert_eq!((found.len(), found[0].check), (1, check), "{state}");
             assert!(found[0].seen.contains("silence") && found[0].seen.contains(state), "{found:?}");
@@ -183,10 +198,25 @@ mod tests {
     }
 
     #[test]
+    fn what_moved_before_a_link_went_down_is_not_held_against_it() {
+        let found = check_links(&planted::with_link(|link| {
+            (link.state, link.sent_meanwhile, link.received_meanwhile) = ("down".into(), 90, 80);
+        }));
+        assert_eq!((found.len(), found[0].check), (1, "link-down"));
+    }
+
+    #[test]
+    fn a_suspicion_is_only_a_note() {
+        let found = link_in("suspect", 90, 80);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Note));
+    }
+
+    #[test]
     fn a_link_that_is_still_joining_is_no_finding() {
         let young = |age_s| {
             planted::with_link(|link| {
-                (link.state, link.age_s, link.sent_meanwhile) = ("new".into(), age_s, 9)
+                (link.state, link.age_s, link.sent_meanwhile) = ("new".into(), age_s, 9);
+                link.state_before = String::new();
             })
         };
         assert_eq!(check_links(&young(0.5)), []);

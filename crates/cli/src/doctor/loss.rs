@@ -1,6 +1,7 @@
 //! Links that lose a high share of their packets.
 
 use super::finding::{Finding, Severity};
+use super::life::is_in_use;
 use super::picture::{Link, Picture};
 
 /// Fewer packets tell nothing.
@@ -11,7 +12,7 @@ const ONE_IN: u64 = 50;
 /// Since the session began, without what only seemed lost.
 pub fn check(picture: &Picture) -> Vec<Finding> {
     let is_bad = |link: &&Link| link.sent >= PACKETS_MIN && link.lost.saturating_mul(ONE_IN) >= link.sent;
-    let in_use = |link: &&Link| ["up", "probation"].contains(&link.state.as_str());
+    let in_use = |link: &&Link| is_in_use(&link.state);
     picture.links().iter().filter(in_use).filter(is_bad).map(|link| finding(picture, link)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Packets smaller than the interfaces would take.
 
 use super::finding::{Finding, Severity};
+use super::life::is_in_use;
 use super::picture::{Link, NodePicture, Picture};
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +14,7 @@ const SEARCH_S: f64 = 3.0;
 /// Paths that are narrower than both ends, and peers that are narrower than we are.
 pub fn check(picture: &Picture) -> Vec<Finding> {
     let Some(node) = &picture.node else { return Vec::new() };
-    let in_use = node.links.iter().filter(|link| ["up", "probation"].contains(&link.state.as_str()));
+    let in_use = node.links.iter().filter(|link| is_in_use(&link.state));
     in_use.filter_map(|link| narrow_path(node, link).or_else(|| narrow_peer(node, link))).collect()
 }
 

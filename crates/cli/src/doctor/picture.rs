@@ -78,6 +78,8 @@ pub struct Link {
     pub to: Option<SocketAddr>,
     /// Its state.
     pub state: String,
+    /// Its state before it was watched; empty if it was not there.
+    pub state_before: String,
     /// How old it is, in seconds.
     pub age_s: f64,
     /// Largest packet that passes, in bytes, and whether a larger one is being looked for.
@@ -244,6 +246,7 @@ fn link(row: &Value, earlier: Option<&Value>, shown: &Value) -> Link {
         bearer: text(row, "bearer"),
         to: address(&row["to"]),
         state: text(row, "state"),
+        state_before: earlier.map_or(String::new(), |earlier| text(earlier, "state")),
         age_s: shown["link"]["age_s"].as_f64().unwrap_or_default(),
         mtu_bytes: number(path, "mtu_bytes"),
         mtu_search: path["mtu_search"] == true,
