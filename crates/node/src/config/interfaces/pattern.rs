@@ -1,25 +1,13 @@
 //! Patterns as a shell has them, for names of interfaces.
 
-/// Most steps of a comparison: a pattern of many `*` would else try every way to cut a name.
-const STEPS_MAX: usize = 4_096;
-
 /// Whether `name` is what `pattern` means: `*` stands for any characters, also none, `?` for one, `[0-3x]` for one of these
 /// and `[!0-3]` for one that is none of these. A `[` that nothing closes stands for itself.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let mut steps = STEPS_MAX;
-    matches_within(pattern, name, &mut steps)
-}
-
-fn matches_within(pattern: &[u8], name: &[u8], steps: &mut usize) -> bool {
-    if *steps == 0 {
-        return false;
-    }
-    *steps -= 1;
     match pattern.split_first() {
         None => name.is_empty(),
-        // Several of them are one.
-        Some((b'*', [b'*', ..])) => matches_within(&pattern[1..], name, steps),
-        Some((b'*', rest)) => (0..=name.len()).any(|skipped| matches_within(rest, &name[skipped..], steps)),
+        // Several of them are one. More cuts than a name of 15 letters has are never tried.
+        Some((b'*', [b'*', ..])) => matches(&pattern[1..], name),
+        Some((b'*', rest)) => (0..=name.len()).any(|skipped| matches(rest, &name[skipped..])),
         Some((first, rest)) => {
             let Some((byte, left)) = name.split_first() else { return false };
             let (is_it, rest) = match (first, set(rest)) {
@@ -27,7 +15,7 @@ fn matches_within(pattern: &[u8], name: &[u8], steps: &mut usize) -> bool {
                 (b'[', Some((set, rest))) => (is_in(set, *byte), rest),
                 _ => (first == byte, rest),
             };
-            is_it && matches_within(rest, left, steps)
+            is_it && matches(rest, left)
         }
     }
 }
