@@ -1,19 +1,20 @@
 //! The right to send express frames.
 
 use super::finding::{Finding, Severity};
-use super::picture::Picture;
+use super::picture::{NodePicture, Picture};
 
 const WHY: &str = "small messages go as datagrams, which takes the system twice as long there and back";
 
 /// Whether the node, or without one this process, may. It is a note: frames may be turned off on purpose.
 pub fn check(picture: &Picture) -> Vec<Finding> {
     let (about, seen) = match &picture.node {
-        Some(node) if node.bearers.iter().all(|bearer| bearer.express_frames) => return Vec::new(),
         Some(node) => {
-            let without = node.bearers.iter().filter(|bearer| !bearer.express_frames);
-            let names: Vec<&str> = without.map(|bearer| bearer.name.as_str()).collect();
+            let without: Vec<&str> = without(picture, node).collect();
+            if without.is_empty() {
+                return Vec::new();
+            }
             let why = "the right (CAP_NET_RAW) is missing, or they are turned off, or it is no Ethernet";
-            (format!("node {}", node.name), format!("no express frames on {}: {why}", names.join(", ")))
+            (format!("node {}", node.name), format!("no express frames on {}: {why}", without.join(", ")))
         }
         None if picture.machine.may_send_frames != Some(false) => return Vec::new(),
         None => {
@@ -23,6 +24,14 @@ pub fn check(picture: &Picture) -> Vec<Finding> {
     };
     let finding = Finding::new(Severity::Note, "express-frames", about, seen, WHY);
     vec![finding.mend("setcap cap_net_raw+ep \"$(command -v polyrail)\"  # then start the node again")]
+}
+
+/// The bearers that send no frames, but for loopback, where there are none.
+fn without<'a>(picture: &'a Picture, node: &'a NodePicture) -> impl Iterator<Item = &'a str> {
+    let is_loopback =
+        |name: &str| picture.machine.interface(name).is_some_and(|interface| interface.loopback);
+    let bearers = node.bearers.iter().filter(|bearer| !bearer.express_frames);
+    bearers.filter(move |bearer| !is_loopback(&bearer.interface)).map(|bearer| bearer.name.as_str())
 }
 
 #[cfg(test)]
@@ -38,6 +47,8 @@ mod tests {
         picture.node.as_mut().unwrap().bearers[1].express_frames = false;
         let found = check(&picture);
         assert!(found[0].seen.starts_with("no express frames on udp/eth1:"), "{found:?}");
+        picture.machine.interfaces[1].loopback = true;
+        assert_eq!(check(&picture), [], "there are none on loopback");
     }
 
     #[test]

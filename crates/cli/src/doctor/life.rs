@@ -3,8 +3,8 @@
 use super::finding::{Finding, Severity};
 use super::picture::{Bearer, Link, NodePicture, Picture};
 
-/// A link that is so young may still be joining.
-const JOINING_S: f64 = 2.0;
+/// A link or a session that is so young may still be joining.
+pub const JOINING_S: f64 = 2.0;
 /// A link that is not in use asks at least four times a second; so many packets make a silence one.
 const ASKED: u64 = 2;
 /// A link that went down so often in this time is flapping.

@@ -1,13 +1,14 @@
 //! Peers with fewer links than there could be.
 
 use super::finding::{Finding, Severity};
+use super::life::JOINING_S;
 use super::network::share;
 use super::picture::{Bearer, NodePicture, Peer, Picture};
 
 /// Bearers in one network with a bearer of the peer, but without a link; and bearers that share no network with any.
 pub fn check(picture: &Picture) -> Vec<Finding> {
     let Some(node) = &picture.node else { return Vec::new() };
-    let peers = node.peers.iter().filter(|peer| peer.up);
+    let peers = node.peers.iter().filter(|peer| peer.up && peer.uptime_s >= JOINING_S);
     peers
         .flat_map(|peer| node.bearers.iter().filter_map(|bearer| of_bearer(picture, node, peer, bearer)))
         .collect()
@@ -78,12 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_without_a_carrier_or_a_peer_that_is_gone_misses_nothing() {
+    fn a_bearer_without_a_carrier_and_a_peer_that_is_gone_or_new_miss_nothing() {
         let mut picture = without_second_link();
         picture.node.as_mut().unwrap().bearers[1].carrier = false;
         assert_eq!(check(&picture), []);
         let mut picture = without_second_link();
         picture.node.as_mut().unwrap().peers[0].up = false;
         assert_eq!(check(&picture), []);
+        let mut picture = without_second_link();
+        picture.node.as_mut().unwrap().peers[0].uptime_s = 0.5;
+        assert_eq!(check(&picture), [], "its links are still joining");
     }
 }

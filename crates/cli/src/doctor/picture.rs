@@ -61,6 +61,8 @@ pub struct Peer {
     pub name: String,
     /// Whether a link carries messages.
     pub up: bool,
+    /// How long its session has lasted, in seconds.
+    pub uptime_s: f64,
     /// Where its bearers are reached.
     pub bearers: Vec<SocketAddr>,
 }
@@ -174,7 +176,7 @@ impl NodePicture {
         let links = links.collect();
         let peers = meant.iter().filter_map(|row| {
             let shown = ask("node show", row["node"].as_str()).ok()?;
-            Some(peer_of(row, &shown["show"]["node"]))
+            Some(peer_of(row, &shown["show"]))
         });
         let drops = ask("stats", None)?["show"]["drops"].clone();
         Ok(NodePicture {
@@ -225,8 +227,9 @@ fn bearer(row: &Value) -> Bearer {
 }
 
 fn peer_of(row: &Value, shown: &Value) -> Peer {
-    let bearers = shown["bearers"].as_array().into_iter().flatten().filter_map(address).collect();
-    Peer { name: text(row, "name"), up: row["state"] == "up", bearers }
+    let uptime_s = shown["session"]["uptime_s"].as_f64().unwrap_or_default();
+    let bearers = shown["node"]["bearers"].as_array().into_iter().flatten().filter_map(address).collect();
+    Peer { name: text(row, "name"), up: row["state"] == "up", uptime_s, bearers }
 }
 
 fn link(row: &Value, earlier: Option<&Value>, shown: &Value) -> Link {

@@ -68,6 +68,7 @@ pub fn sound() -> Picture {
     let peer = Peer {
         name: "beta".into(),
         up: true,
+        uptime_s: 60.0,
         bearers: vec!["10.0.0.2:7430".parse().unwrap(), "10.0.1.2:7430".parse().unwrap()],
     };
     let node = NodePicture {
