@@ -77,10 +77,10 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
-    /// Finds what is wrong with links and this machine, and tells the command that mends it
-    Doctor(doctor::Doctor),
     /// Captures the packets of a running node, into a file or as text
     Trace(trace::Trace),
+    /// Finds what is wrong with links and this machine, and tells the command that mends it
+    Doctor(doctor::Doctor),
     /// Checks configuration files
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -131,8 +131,8 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
-        Command::Doctor(arguments) => doctor::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
+        Command::Doctor(arguments) => doctor::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
     }
