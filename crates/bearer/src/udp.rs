@@ -40,7 +40,7 @@ use trouble::Trouble;
 /// Groups per read call. A read of one costs the same; more only pay off when datagrams come one by one.
 const GROUPS_PER_CALL: usize = 16;
 
-pub use open::UdpConfig;
+pub use open::{BufferShortage, UdpConfig, buffer_shortages, shortages};
 
 /// Data sockets bound to one interface's address, a beacon socket in its multicast group, and where the system allows it
 /// a packet socket for express frames.

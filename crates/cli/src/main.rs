@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod control;
 mod demo;
+mod doctor;
 mod failure;
 mod list;
 mod log;
@@ -78,6 +79,8 @@ enum Command {
     Stats(list::ListArgs),
     /// Captures the packets of a running node, into a file or as text
     Trace(trace::Trace),
+    /// Finds what is wrong with links and this machine, and tells the command that mends it
+    Doctor(doctor::Doctor),
     /// Checks configuration files
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -129,6 +132,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
+        Command::Doctor(arguments) => doctor::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),
     }

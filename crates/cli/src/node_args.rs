@@ -22,7 +22,8 @@ pub struct NodeArgs {
     /// Name of the node
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Interface to use: a name, a pattern or a network; may be repeated
+    /// Interface to use: a name, a pattern ('eth*') or a network (10.0.0.0/8), with ! before it one not to use; may be
+    /// repeated
     #[arg(long = "interface", value_name = "RULE")]
     pub interfaces: Vec<String>,
     /// Node to greet: HOST or HOST:PORT; may be repeated

@@ -101,3 +101,34 @@ fn a_node_lists_what_it_knows_and_leaves_at_sigterm() {
     assert!(alpha.finish().status.success());
     assert!(!socket.0.exists(), "the control socket is gone with its node");
 }
+
+#[test]
+fn rules_choose_the_bearers_of_a_node_and_one_that_nothing_meets_ends_it_with_what_there_is() {
+    let Some(testbed) = testbed("rules") else { return };
+    let network = format!("{}/24", testbed.address(0, 1));
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&[], &["udp/l0", "udp/l1"]),
+        (&["!l0"], &["udp/l1"]),
+        (&["!l[1-9]"], &["udp/l0"]),
+        (&[&format!("!{network}")], &["udp/l0"]),
+    ];
+    for (index, (rules, expected)) in cases.into_iter().enumerate() {
+        let socket = Scratch::new(&format!("rules-{index}.sock"));
+        let flags = rules.iter().flat_map(|rule| ["--interface", rule]);
+        // `inside` adds the rule l* behind them.
+        let arguments: Vec<&str> = ["node", "--control", socket.path()].into_iter().chain(flags).collect();
+        let mut node = Running::start(inside(&testbed, 0, &arguments));
+        node.first_line();
+        let rows = ask_until(&socket, &["bearer", "list"], |answer| answer["ok"] == true)["rows"].clone();
+        let bearers: Vec<&str> =
+            rows.as_array().expect("rows").iter().flat_map(|r| r["bearer"].as_str()).collect();
+        assert_eq!(bearers, expected, "{rules:?}");
+    }
+    for rule in ["l7", "ib*", "10.99.0.0/16"] {
+        let output = Running::start(inside(&testbed, 0, &["node", "--interface", rule])).finish();
+        let error = last_document(&output)["error"]["message"].as_str().expect("a message").to_owned();
+        assert_eq!(output.status.code(), Some(3), "{error}");
+        assert!(error.contains(&format!("{rule:?} is met by none; there are: lo (")), "{error}");
+        assert!(error.contains("l0 (") && error.contains("l1 ("), "{error}");
+    }
+}

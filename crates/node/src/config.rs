@@ -240,7 +240,8 @@ impl Config {
         self
     }
 
-    /// Interfaces to use: names, patterns with `*`, or networks as `10.0.0.0/8`. None: the default choice.
+    /// Interfaces to use: names, patterns as `eth*`, or networks as `10.0.0.0/8`; with `!` before it, not to use. None:
+    /// the default choice. A node does not start if one that is to be used meets no interface.
     pub fn interfaces<S: Into<String>>(mut self, include: impl IntoIterator<Item = S>) -> Self {
         self.interfaces.include = include.into_iter().map(Into::into).collect();
         self

@@ -27,6 +27,7 @@ pub(crate) mod connection;
 pub mod control;
 pub mod engine;
 mod error;
+pub mod machine;
 mod message;
 mod moment;
 mod node;

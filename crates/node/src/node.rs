@@ -1,6 +1,7 @@
 //! A node: one running engine with an identity.
 
 pub mod events;
+pub(crate) mod select;
 
 use crate::attendant;
 use crate::clock::now_ns;
@@ -22,6 +23,7 @@ use polyrail_proto::service::Topic;
 use polyrail_proto::time::Duration as Span;
 use polyrail_shm::{Pool, Sizes};
 use polyrail_sys::interface::{self, Interface};
+use select::selected;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -298,42 +300,15 @@ fn open_bearers(engine: &mut Engine, config: &Config) -> Result<Vec<String>, Sta
         move |source| StartError::System { what, source }
     };
     let all = interface::list().map_err(system("interfaces"))?;
+    let chosen = selected(&config.interfaces, &all)?;
     let mut warnings = Vec::new();
-    let mut opened = 0;
-    for interface in all.iter().filter(|i| i.up) {
-        let addresses: Vec<IpAddr> = interface.addresses.iter().map(|a| a.ip).collect();
-        let loopback = interface.kind == interface::Kind::Loopback;
-        if !config.interfaces.selects(&interface.name, &addresses, loopback) {
-            continue;
+    for (interface, address) in chosen {
+        if let Err(source) = open_bearer(engine, config, interface, address, &mut warnings) {
+            let what = format!("{} {address}", interface.name);
+            return Err(StartError::System { what, source });
         }
-        let Some(address) = best_address(interface) else { continue };
-        match open_bearer(engine, config, interface, address, &mut warnings) {
-            Ok(()) => opened += 1,
-            Err(source) => {
-                let what = format!("{} {address}", interface.name);
-                return Err(StartError::System { what, source });
-            }
-        }
-    }
-    if opened == 0 {
-        let names: Vec<&str> = all.iter().filter(|i| i.up).map(|i| i.name.as_str()).collect();
-        return Err(StartError::NoBearer(format!(
-            "none selected; up and present: {}; choose with `interfaces` or --interface NAME",
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-        )));
     }
     Ok(warnings)
-}
-
-/// One address per interface: IPv4 if there is one, else a global IPv6, else a link-local one. Two families on one
-/// wire would be two links with one fate.
-fn best_address(interface: &Interface) -> Option<IpAddr> {
-    let rank = |ip: &IpAddr| match ip {
-        IpAddr::V4(_) => 0,
-        IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
-        IpAddr::V6(_) => 2,
-    };
-    interface.addresses.iter().filter(|a| !a.tentative).map(|a| a.ip).min_by_key(rank)
 }
 
 fn open_bearer(

@@ -1,15 +1,21 @@
 //! The machine's network interfaces: what there is, whether the cable is in, and when that changes.
 
 mod carrier;
+mod features;
 mod list;
 mod monitor;
 mod netlink;
+mod qdisc;
+mod route;
 
 use std::net::IpAddr;
 
 pub use carrier::{carrier, in_service};
+pub use features::{Feature, features};
 pub use list::list;
 pub use monitor::{LinkChange, LinkMonitor};
+pub use qdisc::{Qdisc, QdiscKind, qdiscs};
+pub use route::{Route, route_to};
 
 /// What sort of interface it is, guessed from flags and name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

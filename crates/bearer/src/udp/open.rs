@@ -1,5 +1,6 @@
 //! Opening: finds the interface, sets up the sockets, and notes what the system did not grant.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -203,23 +204,71 @@ fn size_buffers(
     facts: &mut Capabilities,
 ) -> io::Result<Option<String>> {
     let limit = config.socket_buffer_bytes_max.unwrap_or(u32::MAX);
-    let (receive, send) = (RECEIVE_BUFFER_BYTES.min(limit), SEND_BUFFER_BYTES.min(limit));
-    facts.receive_buffer_bytes = data.set_receive_buffer(receive)?;
-    facts.send_buffer_bytes = data.set_send_buffer(send)?;
-    let advice = [
-        advice("receive", "rmem_max", facts.receive_buffer_bytes, receive, RECEIVE_BUFFER_BYTES_MIN),
-        advice("send", "wmem_max", facts.send_buffer_bytes, send, SEND_BUFFER_BYTES_MIN),
-    ];
-    let lines: Vec<String> = advice.into_iter().flatten().collect();
+    let granted = grant_buffers(data, limit)?;
+    (facts.receive_buffer_bytes, facts.send_buffer_bytes) = granted;
+    let lines: Vec<String> = shortages(granted, limit).iter().map(ToString::to_string).collect();
     Ok((!lines.is_empty()).then(|| lines.join("\n")))
 }
 
-fn advice(which: &str, limit: &str, granted: u32, wanted: u32, enough: u32) -> Option<String> {
-    // The kernel doubles the number in the limit, so half of what is wanted is enough there.
-    (granted < wanted.min(enough)).then(|| {
-        let half = wanted / 2;
-        format!("{which} buffer has {granted} bytes of {wanted} wanted: sysctl -w net.core.{limit}={half}")
-    })
+/// Asks for both buffers, each at most `limit`: what was granted for receiving and for sending.
+fn grant_buffers(socket: &UdpSocket, limit: u32) -> io::Result<(u32, u32)> {
+    let receive = socket.set_receive_buffer(RECEIVE_BUFFER_BYTES.min(limit))?;
+    Ok((receive, socket.set_send_buffer(SEND_BUFFER_BYTES.min(limit))?))
+}
+
+/// A socket buffer that the system keeps smaller than is good, and the setting that does it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BufferShortage {
+    /// What the buffer is for: `receive` or `send`.
+    pub which: &'static str,
+    /// Bytes that the system grants, as it counts.
+    pub granted_bytes: u32,
+    /// Bytes that are wanted, as it counts.
+    pub wanted_bytes: u32,
+    /// The setting.
+    pub sysctl: &'static str,
+    /// What it should be at least.
+    pub sysctl_value: u32,
+}
+
+impl fmt::Display for BufferShortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BufferShortage { which, granted_bytes, wanted_bytes, sysctl, sysctl_value } = self;
+        write!(
+            f,
+            "{which} buffer has {granted_bytes} bytes of {wanted_bytes} wanted: sysctl -w {sysctl}={sysctl_value}"
+        )
+    }
+}
+
+/// Asks the system for the buffers that a bearer asks for, and tells which of them it keeps too small for this process.
+///
+/// # Errors
+/// What the system says about a socket.
+pub fn buffer_shortages() -> io::Result<Vec<BufferShortage>> {
+    let socket = UdpSocket::new(false)?;
+    Ok(shortages(grant_buffers(&socket, u32::MAX)?, u32::MAX))
+}
+
+/// What is short of `granted`, for receiving and for sending, if no more than `limit` is wanted.
+pub fn shortages(granted: (u32, u32), limit: u32) -> Vec<BufferShortage> {
+    let (receive, send) = (RECEIVE_BUFFER_BYTES.min(limit), SEND_BUFFER_BYTES.min(limit));
+    let receive = shortage("receive", "net.core.rmem_max", granted.0, receive, RECEIVE_BUFFER_BYTES_MIN);
+    let send = shortage("send", "net.core.wmem_max", granted.1, send, SEND_BUFFER_BYTES_MIN);
+    [receive, send].into_iter().flatten().collect()
+}
+
+fn shortage(
+    which: &'static str,
+    sysctl: &'static str,
+    granted_bytes: u32,
+    wanted_bytes: u32,
+    enough: u32,
+) -> Option<BufferShortage> {
+    // The kernel doubles the number in the setting, so half of what is wanted is enough there.
+    let sysctl_value = wanted_bytes / 2;
+    let found = BufferShortage { which, granted_bytes, wanted_bytes, sysctl, sysctl_value };
+    (granted_bytes < wanted_bytes.min(enough)).then_some(found)
 }
 
 /// The socket that sends and hears beacons: several nodes of one machine may share it, and each hears all.
@@ -255,11 +304,14 @@ mod tests {
 
     #[test]
     fn small_buffers_come_with_the_command_that_helps() {
-        assert_eq!(advice("receive", "rmem_max", 4 << 20, 16 << 20, 4 << 20), None);
-        assert_eq!(advice("receive", "rmem_max", 100_000, 100_000, 4 << 20), None);
-        assert_eq!(
-            advice("receive", "rmem_max", 425_984, 16 << 20, 4 << 20).unwrap(),
-            "receive buffer has 425984 bytes of 16777216 wanted: sysctl -w net.core.rmem_max=8388608"
-        );
+        let told =
+            |granted, limit| shortages(granted, limit).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(told((4 << 20, 1 << 20), u32::MAX).is_empty());
+        assert!(told((100_000, 100_000), 100_000).is_empty(), "no more was wanted");
+        let receive =
+            "receive buffer has 425984 bytes of 16777216 wanted: sysctl -w net.core.rmem_max=8388608";
+        let send = "send buffer has 425984 bytes of 2097152 wanted: sysctl -w net.core.wmem_max=1048576";
+        assert_eq!(told((425_984, 425_984), u32::MAX), [receive, send]);
+        assert!(buffer_shortages().is_ok());
     }
 }

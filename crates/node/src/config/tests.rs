@@ -193,7 +193,8 @@ fn included_interfaces_are_names_patterns_or_networks() {
     assert!(selects("veth0", "veth0", false));
     assert!(selects("lo", "lo", true));
     assert!(!selects("l*", "lo", true));
-    assert!(selects("v*h?".replace('?', "0").as_str(), "veth0", false));
+    assert!(selects("v*h?", "veth0", false));
+    assert!(selects("v*h[0-3]", "veth0", false));
     assert!(!selects("eth", "eth0", false));
     assert!(selects("10.1.0.0/16", "eth0", false));
     assert!(!selects("10.2.0.0/16", "eth0", false));
@@ -209,10 +210,31 @@ fn exclusion_beats_a_pattern_but_not_a_full_name() {
 }
 
 #[test]
+fn a_rule_with_a_mark_of_exclamation_excludes() {
+    let chosen = |include: &[&str]| {
+        let rules = Config::new().interfaces(include.iter().copied()).interfaces;
+        ["eth0", "eth1", "docker0"].map(|name| rules.selects(name, &addresses(), false))
+    };
+    assert_eq!(chosen(&["!eth1"]), [true, false, false], "what is excluded by default stays so");
+    assert_eq!(chosen(&["*", "!eth1"]), [true, false, true]);
+    assert_eq!(chosen(&["!eth*", "*"]), [false, false, true], "whatever the order");
+    assert_eq!(chosen(&["eth0", "!eth*"]), [true, false, false], "a full name is meant");
+    assert_eq!(chosen(&["!10.1.0.0/16"]), [false; 3]);
+    assert_eq!(chosen(&["!10.2.0.0/16"]), [true, true, false]);
+}
+
+#[test]
 fn a_rule_that_names_no_interface_is_refused() {
-    for wrong in ["", "a name", "10.0.0.0/33", "::/129", "10.0.0/8", "much-too-long-name", "eth0:1"] {
+    let wrong =
+        ["", "!", "!!a", "a name", "10.0.0.0/33", "!::/129", "10.0.0/8", "much-too-long-name", "eth0:1"];
+    for wrong in wrong {
         assert!(Config::new().insecure().interfaces([wrong]).validate().is_err(), "{wrong:?}");
+        assert!(Config::new().insecure().interfaces_excluded([wrong]).validate().is_err(), "{wrong:?}");
     }
+    assert!(
+        Config::new().insecure().interfaces_excluded(["!eth0"]).validate().is_err(),
+        "it excludes already"
+    );
 }
 
 #[test]

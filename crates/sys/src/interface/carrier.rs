@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::call::check;
 
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
+pub(super) const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GLINK: u32 = 0x0a;
 
 /// Whether interface `device` has a carrier. `socket` is any socket of the name space. Takes a lock of the
@@ -37,7 +37,7 @@ pub fn in_service(socket: &impl AsFd, device: &str) -> io::Result<bool> {
 }
 
 /// A request about `device`.
-fn named(device: &str) -> io::Result<libc::ifreq> {
+pub(super) fn named(device: &str) -> io::Result<libc::ifreq> {
     // SAFETY: the structure is plain data; zeros are a valid value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if device.len() >= request.ifr_name.len() {

@@ -33,7 +33,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
-fn dump(kind: u16, body_bytes: usize, mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
+pub(super) fn dump(kind: u16, body_bytes: usize, mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
     let mut socket = open(0, 0)?;
     socket.write_all(&dump_request(kind, body_bytes))?;
     let mut buffer = vec![0; 65_536];

@@ -43,6 +43,23 @@ pub(super) fn dump_request(kind: u16, body_bytes: usize) -> Vec<u8> {
     request
 }
 
+/// The request of message type `kind` about one thing, with a fixed part and attributes behind it.
+pub(super) fn request(kind: u16, fixed: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut request = vec![0; HEADER_BYTES];
+    request.extend_from_slice(fixed);
+    for (name, value) in attributes {
+        request.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+        request.extend_from_slice(&name.to_ne_bytes());
+        request.extend_from_slice(value);
+        request.resize(request.len().next_multiple_of(4), 0);
+    }
+    let length = request.len() as u32;
+    request[..4].copy_from_slice(&length.to_ne_bytes());
+    request[4..6].copy_from_slice(&kind.to_ne_bytes());
+    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request
+}
+
 /// Cuts what one read gave into messages; stops at the first that does not fit.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
@@ -69,6 +86,10 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -76,6 +97,15 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_read_back_as_it_was_written() {
+        let written = request(26, &[2, 32, 0, 0], &[(1, &[10, 0, 0, 1]), (4, &[7])]);
+        let read: Vec<Message<'_>> = messages(&written).collect();
+        assert_eq!((read.len(), read[0].kind, written.len()), (1, 26, 16 + 4 + 8 + 8));
+        let found: Vec<(u16, &[u8])> = attributes(&read[0].body[4..]).collect();
+        assert_eq!(found, [(1, &[10, 0, 0, 1][..]), (4, &[7][..])]);
+    }
 
     #[test]
     fn a_broken_message_ends_the_walk() {
