@@ -60,6 +60,8 @@ pub struct Link {
     pub sent: Sent,
     /// The operator's word, ours.
     pub status: LinkStatus,
+    /// The word of the peer's operator.
+    pub status_of_peer: LinkStatus,
     /// Counters.
     pub stats: LinkStats,
     /// The bearer's carrier.
@@ -117,6 +119,7 @@ impl Link {
             received: Received::new(),
             sent: Sent::default(),
             status: LinkStatus::Active,
+            status_of_peer: LinkStatus::Active,
             stats: LinkStats::default(),
             carrier: true,
             blocked: false,
@@ -145,6 +148,11 @@ impl Link {
     /// Whether it can carry messages; whether it is to take new ones is decided among the links of its session.
     pub fn usable(&self) -> bool {
         self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
+    }
+
+    /// What the operators of both ends want of it: the stricter word holds for either direction.
+    pub fn wanted(&self) -> LinkStatus {
+        self.status.max(self.status_of_peer)
     }
 
     /// Whether a probe time-out has passed without any confirmation: new messages go by another link if there is one.

@@ -22,6 +22,7 @@ mod serving;
 mod timers;
 mod transfers;
 mod transmit;
+mod wanted;
 
 pub use connection::{ConnectionPicture, ConnectionState};
 pub use control::Notice;

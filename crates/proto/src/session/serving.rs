@@ -8,7 +8,7 @@ use crate::wire::LinkStatus;
 /// What the links of a session say together about each of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Serving {
-    /// Links of this status serve: active ones, and standby ones while no active one is usable.
+    /// Links that are wanted so serve: active ones, and standby ones while no active one is usable.
     status: LinkStatus,
     /// One of these has confirmed what it carried.
     sure: bool,
@@ -16,7 +16,7 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn of(links: &[Link]) -> Serving {
-        let usable = |status| links.iter().filter(move |l| l.status == status && l.usable());
+        let usable = |status| links.iter().filter(move |l| l.wanted() == status && l.usable());
         let active = usable(LinkStatus::Active).next().is_some();
         let status = if active { LinkStatus::Active } else { LinkStatus::Standby };
         Serving { status, sure: usable(status).any(|l| !l.in_doubt()) }
@@ -24,7 +24,7 @@ impl Serving {
 
     /// Whether new messages may leave by `link`. One in doubt takes none while another is sure to serve.
     pub(super) fn includes(self, link: &Link) -> bool {
-        link.status == self.status && link.usable() && !(self.sure && link.in_doubt())
+        link.wanted() == self.status && link.usable() && !(self.sure && link.in_doubt())
     }
 
     /// Whether some link that serves has confirmed what it carried.

@@ -9,6 +9,7 @@ mod outgoing;
 mod riders;
 mod shares;
 mod upkeep;
+mod wanted;
 
 use super::credit::initial_given;
 use super::flows::CLOSED_PORTS_MAX;
