@@ -8,6 +8,7 @@ mod connection;
 mod control;
 mod demo;
 mod failure;
+mod link;
 mod list;
 mod log;
 mod node;
@@ -60,7 +61,7 @@ enum Command {
     Node(Box<node::NodeCommand>),
     /// Links of a running node
     #[command(subcommand)]
-    Link(list::LinkCommand),
+    Link(link::LinkCommand),
     /// Bearers of a running node
     #[command(subcommand)]
     Bearer(list::BearerCommand),
@@ -122,7 +123,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Recv(arguments) => recv::run(&arguments, output),
         Command::Watch(arguments) => watch::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
-        Command::Link(ask) => list::run(Noun::Link, ask, output),
+        Command::Link(command) => link::run(command, output),
         Command::Bearer(ask) => list::run(Noun::Bearer, ask, output),
         Command::Service(ask) => list::run(Noun::Service, ask, output),
         Command::Port(ask) => list::run(Noun::Port, ask, output),
