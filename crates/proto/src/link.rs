@@ -41,6 +41,25 @@ pub struct LinkSpec {
     pub lossless: bool,
 }
 
+/// What the expected delay of a link is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// For all that is in flight to be delivered.
+    pub queue: Duration,
+    /// Half the shortest round trip of late.
+    pub trip: Duration,
+    /// For each probe time-out since the last proof of life.
+    pub doubt: Duration,
+}
+
+impl Expected {
+    /// The delay: bytes on the way are waited for on the way.
+    #[inline]
+    pub fn delay(self) -> Duration {
+        self.queue.max(self.trip) + self.doubt
+    }
+}
+
 /// One link of a session.
 #[derive(Debug)]
 pub struct Link {
@@ -88,6 +107,10 @@ pub struct Link {
     created_at: Instant,
 }
 
+/// What delays are reckoned with before anything was measured, and where the rate is smaller.
+const RATE_ASSUMED_BYTES_PER_S: u64 = 1_000_000;
+/// What a way is taken for before the first round trip was measured.
+const TRIP_ASSUMED: Duration = Duration::us(50);
 /// Interval at which a link that is not usable is tried again while its session carries messages, and otherwise.
 const RETRY_BUSY: Duration = Duration::ms(20);
 const RETRY_IDLE: Duration = Duration::ms(250);
@@ -185,12 +208,24 @@ impl Link {
         slice.clamp(packet, limits::TRAIN_BYTES_MAX as u64)
     }
 
-    /// Estimated time until a byte sent now arrives: what is in flight first, then half a round trip.
+    /// Estimated time until `more_bytes` sent now arrive: what is in flight first, then half a round trip.
     pub fn delay(&self, more_bytes: u64) -> Duration {
-        let rate = self.window.rate_bytes_per_s().max(1_000_000);
-        let queued = (self.sent.inflight_bytes() + more_bytes).saturating_mul(1_000_000_000) / rate;
-        let trip = if self.rtt.has_sample() { self.rtt.min().0 / 2 } else { 50_000 };
-        Duration(queued.max(trip) + self.pto_count as u64 * 1_000_000)
+        self.expect(more_bytes).delay()
+    }
+
+    /// The same, and what it is made of.
+    #[inline]
+    pub fn expect(&self, more_bytes: u64) -> Expected {
+        let bytes = self.sent.inflight_bytes().saturating_add(more_bytes);
+        let trip = if self.rtt.has_sample() { Duration(self.rtt.min().0 / 2) } else { TRIP_ASSUMED };
+        let queue = Duration(bytes.saturating_mul(1_000_000_000) / self.rate_counted_bytes_per_s());
+        Expected { queue, trip, doubt: Duration::ms(1).times(self.pto_count as u64) }
+    }
+
+    /// The rate that delays are reckoned with: what was measured, and no less than is assumed before.
+    #[inline]
+    pub fn rate_counted_bytes_per_s(&self) -> u64 {
+        self.window.rate_bytes_per_s().max(RATE_ASSUMED_BYTES_PER_S)
     }
 
     /// The probe time-out in force.

@@ -6,6 +6,7 @@ mod incoming;
 mod moments;
 mod names;
 mod outgoing;
+mod outlook;
 mod riders;
 mod shares;
 mod upkeep;

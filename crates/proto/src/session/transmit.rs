@@ -3,7 +3,7 @@
 mod packet;
 
 use super::serving::Serving;
-use super::{Cx, Session};
+use super::{Cx, Session, schedule};
 use crate::id::{BearerId, LinkId};
 use crate::limits;
 use crate::link::send::{Extent, Item, NewTrain};
@@ -216,7 +216,7 @@ impl Session {
             return true;
         }
         let choice = self.schedule.choose(&self.links);
-        choice == Some(index) || choice.is_none() || choice.is_some_and(|c| self.links[c].blocked)
+        schedule::admits(choice, &self.links, index)
     }
 
     fn header(&self, fill: &Fill<'_>) -> Header {
