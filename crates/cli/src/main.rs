@@ -21,6 +21,7 @@ mod size;
 mod testbed;
 mod trace;
 mod watch;
+mod why;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -77,6 +78,8 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
+    /// Tells what a message to a peer would take now, link by link, and why
+    Why(why::Why),
     /// Captures the packets of a running node, into a file or as text
     Trace(trace::Trace),
     /// Checks configuration files
@@ -129,6 +132,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
+        Command::Why(arguments) => why::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Config(command) => config::run(command, output),
         Command::Testbed(command) => testbed::run(command, output),

@@ -7,6 +7,7 @@ mod set;
 mod show;
 mod stats;
 mod stream;
+mod why;
 
 use crate::engine::Engine;
 use crate::moment::Moment;
@@ -133,6 +134,8 @@ struct Request {
     only: Only,
     /// What is wanted of the link.
     status: Option<LinkStatus>,
+    /// Bytes of the message that is asked about.
+    bytes: Option<u64>,
 }
 
 impl Request {
@@ -149,7 +152,8 @@ impl Request {
         let trace = if command == "trace" { Some(Wish::read(&request)?) } else { None };
         let only = if command == "connection list" { Only::read(&request)? } else { Only::default() };
         let status = if command == "link set" { Some(set::status_of(&request)?) } else { None };
-        Ok(Request { command, name, trace, only, status })
+        let bytes = if command == "why" { Some(why::bytes_of(&request)?) } else { None };
+        Ok(Request { command, name, trace, only, status, bytes })
     }
 }
 
@@ -181,6 +185,9 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
     if let Some(status) = request.status {
         return Ok(json!({"ok": true, "link": set::link(engine, named(noun, name)?, status)?}));
     }
+    if let Some(bytes) = request.bytes {
+        return Ok(json!({"ok": true, "why": why::tell(engine, named("peer", name)?, bytes, moment)?}));
+    }
     match verb {
         "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
         "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
@@ -193,7 +200,8 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
         "show" if known => Ok(json!({"ok": true, "show": show(noun, named(noun, name)?, engine, moment)?})),
         _ => {
             let nouns = NOUNS.join("|");
-            let known = format!("{nouns} list, {nouns} show, {nouns} stats, link set, stats, status, trace");
+            let known =
+                format!("{nouns} list, {nouns} show, {nouns} stats, link set, stats, status, trace, why");
             Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
         }
     }

@@ -228,6 +228,12 @@ impl Link {
         self.window.rate_bytes_per_s().max(RATE_ASSUMED_BYTES_PER_S)
     }
 
+    /// Whether the rate that delays are reckoned with was measured: links that had little to do yet, or are slower, count
+    /// with what is assumed.
+    pub fn has_measured_rate(&self) -> bool {
+        self.window.rate_bytes_per_s() == self.rate_counted_bytes_per_s()
+    }
+
     /// The probe time-out in force.
     pub fn pto(&self) -> Duration {
         let pto = self.rtt.pto(limits::ACK_DELAY_MAX);

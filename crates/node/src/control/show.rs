@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 /// Rows that one group may have; `..._total` beside it tells how many there are.
 pub(super) const ROWS_MAX: usize = 256;
 
-fn us(span: Duration) -> f64 {
+pub(super) fn us(span: Duration) -> f64 {
     span.0 as f64 / 1_000.0
 }
 
-fn ms(span: Duration) -> f64 {
+pub(super) fn ms(span: Duration) -> f64 {
     span.0 as f64 / 1_000_000.0
 }
 

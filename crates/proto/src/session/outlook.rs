@@ -61,7 +61,8 @@ pub struct Outlook {
     pub choice: Option<LinkId>,
     /// For its announcement to arrive and the answer to be back, if it is announced and that is known.
     pub announcement: Option<Duration>,
-    /// Until its last byte has arrived; `None` while that is unknown.
+    /// Until its last byte has arrived, and by the slowest if several links may take the whole of it; `None` while that is
+    /// unknown.
     pub arrival: Option<Duration>,
 }
 
@@ -126,25 +127,26 @@ impl Session {
         Serving::of(&self.links).obstacle(link).map_or(Part::Pulls, Part::Barred)
     }
 
-    /// A message that goes by one link. If several would take it, it is the one that is asked first.
+    /// A message that goes by one link. If several would take it, it is the one that is asked first: then it takes no longer
+    /// than by the slowest of them.
     fn go_alone(&self, parts: &[Part], bytes: u64) -> (Vec<Option<u64>>, Option<Duration>) {
-        let takers = parts.iter().filter(|part| part.takes()).count();
-        let share = |part: &Part| match (part.takes(), takers) {
+        let takers = || self.links.iter().zip(parts).filter(|(_, part)| part.takes()).map(|(link, _)| link);
+        let share = |part: &Part| match (part.takes(), takers().count()) {
             (false, _) => Some(0),
             (true, 1) => Some(bytes),
             (true, _) => None,
         };
-        let only = (takers == 1).then(|| parts.iter().position(|part| part.takes())).flatten();
-        let link = only.map(|index| &self.links[index]).filter(|link| is_measured(link));
-        (parts.iter().map(share).collect(), link.map(|link| link.delay(bytes)))
+        let known = takers().all(|link| link.rtt.has_sample());
+        let slowest = takers().map(|link| link.delay(bytes)).max();
+        (parts.iter().map(share).collect(), slowest.filter(|_| known))
     }
 
     /// A message of which each link pulls what it can deliver: all are done at the same time.
     fn go_together(&self, parts: &[Part], bytes: u64) -> (Vec<Option<u64>>, Option<Duration>) {
-        let pulling = || self.links.iter().zip(parts).filter(|(_, part)| part.takes());
-        if pulling().next().is_none() || !pulling().all(|(link, _)| is_measured(link)) {
-            let share = |part: &Part| if part.takes() { None } else { Some(0) };
-            return (parts.iter().map(share).collect(), None);
+        let pulling = || self.links.iter().zip(parts).filter(|(_, part)| part.takes()).map(|(link, _)| link);
+        if pulling().next().is_none() || !pulling().all(is_measured) {
+            let unknown = |part: &Part| if part.takes() { None } else { Some(0) };
+            return (parts.iter().map(unknown).collect(), None);
         }
         let racer = |(link, part): (&Link, &Part)| {
             let rate = if part.takes() { link.rate_counted_bytes_per_s() } else { 0 };
@@ -158,14 +160,16 @@ impl Session {
 
     /// There by the link that small messages take, and back by the same, as far as it is for us to know.
     fn announcement(&self, small: &[Part]) -> Option<Duration> {
-        let takers = self.links.iter().zip(small).filter(|(link, part)| part.takes() && is_measured(link));
+        let takers =
+            self.links.iter().zip(small).filter(|(link, part)| part.takes() && link.rtt.has_sample());
         takers.map(|(link, _)| link.delay(0) + link.expect(0).trip).min()
     }
 }
 
-/// Whether its delay is more than a guess.
+/// Whether both the way and the rate that its delay is reckoned with were measured: a message of many packets would take
+/// any time else.
 fn is_measured(link: &Link) -> bool {
-    link.rtt.has_sample() && link.window.rate_bytes_per_s() > 0
+    link.rtt.has_sample() && link.has_measured_rate()
 }
 
 /// Bytes that a rate moves in a span.

@@ -121,7 +121,11 @@ fn a_small_message_takes_as_long_as_its_link_is_expected_to() {
     session.links[1].blocked = true;
     let outlook = session.outlook(64);
     assert_eq!(parts(&session, 64), [Part::Admitted, Part::Chosen], "whichever is asked first");
-    assert_eq!((outlook.arrival, outlook.links[0].share_bytes), (None, None));
+    assert_eq!(
+        (outlook.arrival, outlook.links[0].share_bytes),
+        (Some(Duration::us(150)), None),
+        "the slower one"
+    );
     session.links.iter_mut().for_each(|link| link.status = Drain);
     let outlook = session.outlook(64);
     assert_eq!((outlook.choice, outlook.arrival), (None, None));
@@ -165,4 +169,7 @@ fn what_was_never_measured_is_not_predicted() {
     let outlook = session.outlook(8);
     assert_eq!((outlook.links[1].part, outlook.arrival), (Part::Chosen, None));
     assert_eq!(session.outlook(1 << 20).announcement, None);
+    session.links[1].rtt.sample(NOW, Duration::us(100), Duration::ZERO);
+    assert_eq!(session.outlook(8).arrival, Some(Duration::us(50)), "the rate matters little");
+    assert_eq!(session.outlook(1 << 20).arrival, None, "and now it does");
 }
