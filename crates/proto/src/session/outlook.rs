@@ -141,12 +141,13 @@ impl Session {
         (parts.iter().map(share).collect(), slowest.filter(|_| known))
     }
 
-    /// A message of which each link pulls what it can deliver: all are done at the same time.
+    /// A message of which each link pulls what it can deliver: all are done at the same time. The rate of a link that is
+    /// starting is the largest that was seen, maybe of a burst: good for a rough time, and too little for shares.
     fn go_together(&self, parts: &[Part], bytes: u64) -> (Vec<Option<u64>>, Option<Duration>) {
         let pulling = || self.links.iter().zip(parts).filter(|(_, part)| part.takes()).map(|(link, _)| link);
+        let unknown = || parts.iter().map(|part| if part.takes() { None } else { Some(0) }).collect();
         if pulling().next().is_none() || !pulling().all(is_measured) {
-            let unknown = |part: &Part| if part.takes() { None } else { Some(0) };
-            return (parts.iter().map(unknown).collect(), None);
+            return (unknown(), None);
         }
         let racer = |(link, part): (&Link, &Part)| {
             let rate = if part.takes() { link.rate_counted_bytes_per_s() } else { 0 };
@@ -154,6 +155,9 @@ impl Session {
         };
         let racers: Vec<(Duration, u64)> = self.links.iter().zip(parts).map(racer).collect();
         let done = finish(&racers, bytes);
+        if pulling().count() > 1 && pulling().any(|link| link.window.is_starting()) {
+            return (unknown(), Some(done));
+        }
         let share = |&(begin, rate): &(Duration, u64)| Some(bytes_in(done - begin, rate).min(bytes));
         (racers.iter().map(share).collect(), Some(done))
     }

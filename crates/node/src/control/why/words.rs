@@ -2,7 +2,7 @@
 
 use super::super::find::link_name;
 use super::super::show::us;
-use super::rate_known;
+use super::{percent, rate_known};
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::events::state_name;
@@ -190,17 +190,22 @@ impl Scene<'_> {
         let text = match told.and_then(|told| told.share_bytes) {
             Some(0) => "may pull pieces, but what is in flight on it outlasts the message".to_owned(),
             Some(bytes) => format!("pulls pieces, about {bytes} bytes of it"),
-            None if link.has_measured_rate() => {
-                "pulls pieces; how many is unknown, for what another link can deliver is".to_owned()
-            }
             None => {
-                "pulls pieces; how many is unknown, for what it can deliver was not measured yet".to_owned()
+                let sent = self.sent_percent(link).map_or_else(String::new, |percent| {
+                    format!("; {percent:.1} % of what was sent to the peer so far went by it")
+                });
+                format!("pulls pieces; how many is unknown, for {}{sent}", unknown_share(link))
             }
         };
         match link.room() {
             0 => text + "; its window is full now",
             _ => text,
         }
+    }
+
+    /// The share of a link of all that was sent.
+    fn sent_percent(&self, link: &Link) -> Option<f64> {
+        percent(link.stats.bytes_sent, self.session.links.iter().map(|link| link.stats.bytes_sent).sum())
     }
 
     fn barred(&self, link: &Link, obstacle: Obstacle) -> String {
@@ -243,6 +248,15 @@ impl Scene<'_> {
 
     fn name(&self, link: LinkId) -> String {
         link_name(&self.session.peer.name, link)
+    }
+}
+
+/// Why nothing can be said of shares.
+fn unknown_share(link: &Link) -> &'static str {
+    match (link.has_measured_rate(), link.window.is_starting()) {
+        (false, _) => "what it can deliver was not measured yet",
+        (true, true) => "its rate is only the largest that was seen yet",
+        (true, false) => "what another link can deliver is",
     }
 }
 

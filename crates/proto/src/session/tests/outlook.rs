@@ -3,15 +3,27 @@
 use super::outgoing::*;
 use super::*;
 use crate::link::state::LinkState;
+use crate::link::window::AckSample;
 
 /// Links that are up and known to deliver 512 MB/s at these round trips.
 fn near(rtts_us: &[u64]) -> Session {
     let mut session = up(rtts_us.len());
     for (link, &rtt_us) in session.links.iter_mut().zip(rtts_us) {
         make_fast(link);
+        fill(link);
         link.rtt.sample(NOW, Duration::us(rtt_us), Duration::ZERO);
     }
     session
+}
+
+/// A link that [`make_fast`] made fast is full for so long that no more can be expected of it.
+fn fill(link: &mut Link) {
+    for n in 5..=30 {
+        let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
+        let sample = AckSample { rx_bytes: n << 19, rx_clock: at.stamp(), ..AckSample::default() };
+        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+    }
+    assert!(!link.window.is_starting());
 }
 
 fn parts(session: &Session, bytes: u64) -> Vec<Part> {
@@ -155,6 +167,23 @@ fn a_large_message_is_shared_by_rates_and_queues() {
     assert!((shares[1] - shares[0]).abs_diff(10 << 20) < 100_000, "{shares:?}");
     assert_eq!(session.outlook(60_000).way, Way::Pieces);
     assert_eq!(session.outlook(60_000).announcement, None);
+}
+
+#[test]
+fn the_largest_rate_that_was_seen_tells_a_time_and_no_shares() {
+    let (mut session, bytes) = (near(&[200, 200]), 1 << 20);
+    let measured = session.outlook(bytes);
+    let mut starting = up(2).links.remove(1);
+    make_fast(&mut starting);
+    starting.rtt.sample(NOW, Duration::us(200), Duration::ZERO);
+    session.links[1] = starting;
+    assert!(session.links[1].window.is_starting());
+    let outlook = session.outlook(bytes);
+    assert_eq!(outlook.arrival, measured.arrival, "the same rate");
+    assert!(outlook.links.iter().all(|link| link.share_bytes.is_none()));
+    assert!(measured.links.iter().all(|link| link.share_bytes.is_some()));
+    session.links[0].status = Drain;
+    assert_eq!(session.outlook(bytes).links[1].share_bytes, Some(bytes), "there is no other");
 }
 
 #[test]
