@@ -129,6 +129,7 @@ fn what_the_peer_wants_of_a_link_gives_it_work_again() {
     assert_eq!(taken_by(&mut session, &config(), 8), [0; 0]);
     assert!(session.is_quiet(NOW, BearerId(0)));
     hear(&mut session, 1, 0, Active);
+    assert!(!session.is_quiet(NOW, BearerId(0)));
     assert_eq!(transmit(&mut session, &config()), [0]);
 }
 
