@@ -70,25 +70,15 @@ macro_rules! noun_command {
         impl From<$name> for Ask {
             fn from(command: $name) -> Ask {
                 match command {
-                    $name::List(node) => Ask { verb: "list", name: None, node },
-                    $name::Show(show) => Ask { verb: "show", name: Some(show.name), node: show.node },
-                    $name::Stats(stats) => Ask { verb: "stats", name: stats.name, node: stats.node },
+                    $name::List(list) => list.into(),
+                    $name::Show(show) => show.into(),
+                    $name::Stats(stats) => stats.into(),
                 }
             }
         }
     };
 }
 
-noun_command!(
-    /// `polyrail link ...`
-    LinkCommand,
-    "Lists the links of a running node",
-    "Example: polyrail link list --control /run/polyrail/alpha.sock",
-    "Shows all that is known of a link: path, window, losses, and when and why it changed its state",
-    "Example: polyrail link show beta/1",
-    "Counts what each link moved and lost",
-    "Example: polyrail link stats beta/1 --json"
-);
 noun_command!(
     /// `polyrail node ...` for nodes that run.
     NodeAsk,
@@ -159,6 +149,7 @@ impl Noun {
                 "to",
                 "state",
                 "status",
+                "status_of_peer",
                 "mtu_bytes",
                 "rtt_us",
                 "packets_sent",
@@ -244,6 +235,18 @@ const COLUMNS: [&str; 16] = [
     "node",
     "bytes_given",
 ];
+
+impl From<ListArgs> for Ask {
+    fn from(node: ListArgs) -> Ask {
+        Ask { verb: "list", name: None, node }
+    }
+}
+
+impl From<StatsArgs> for Ask {
+    fn from(stats: StatsArgs) -> Ask {
+        Ask { verb: "stats", name: stats.name, node: stats.node }
+    }
+}
 
 impl From<ShowArgs> for Ask {
     fn from(show: ShowArgs) -> Ask {

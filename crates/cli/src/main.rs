@@ -9,6 +9,7 @@ mod control;
 mod demo;
 mod doctor;
 mod failure;
+mod link;
 mod list;
 mod log;
 mod node;
@@ -21,6 +22,7 @@ mod size;
 mod testbed;
 mod trace;
 mod watch;
+mod why;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -61,7 +63,7 @@ enum Command {
     Node(Box<node::NodeCommand>),
     /// Links of a running node
     #[command(subcommand)]
-    Link(list::LinkCommand),
+    Link(link::LinkCommand),
     /// Bearers of a running node
     #[command(subcommand)]
     Bearer(list::BearerCommand),
@@ -77,6 +79,8 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
+    /// Tells what a message to a peer would take now, link by link, and why
+    Why(why::Why),
     /// Captures the packets of a running node, into a file or as text
     Trace(trace::Trace),
     /// Finds what is wrong with links and this machine, and tells the command that mends it
@@ -125,12 +129,13 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Recv(arguments) => recv::run(&arguments, output),
         Command::Watch(arguments) => watch::run(&arguments, output),
         Command::Node(command) => node::run(&command, output),
-        Command::Link(ask) => list::run(Noun::Link, ask, output),
+        Command::Link(command) => link::run(command, output),
         Command::Bearer(ask) => list::run(Noun::Bearer, ask, output),
         Command::Service(ask) => list::run(Noun::Service, ask, output),
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
+        Command::Why(arguments) => why::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Doctor(arguments) => doctor::run(&arguments, output),
         Command::Config(command) => config::run(command, output),

@@ -100,6 +100,83 @@ fn what_is_not_there_is_answered_with_what_there_is() {
     assert!(ask(&socket, &["bearer", "show", "l1"])["show"]["bearer"]["bearer"] == "udp/l1");
 }
 
+/// Runs the program against a node, which refuses: its exit code and its one line.
+fn refused(socket: &Scratch, words: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(PROGRAM).args(words).args(["--control", socket.path()]).output();
+    let output = output.expect("the program starts");
+    let line = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(line.lines().count(), 1, "{words:?}: {line}");
+    (output.status.code(), line)
+}
+
+#[test]
+fn a_link_is_set_aside_on_a_running_node_and_its_peer_knows() {
+    let Some(testbed) = testbed("set") else { return };
+    let (_nodes, [socket, other]) = two_nodes(&testbed, "set");
+    let status = |answer: &Value, link: usize, member: &str| answer["rows"][link][member].clone();
+    let answer = ask(&socket, &["link", "set", "beta/0", "--state", "drain"]);
+    assert_eq!((&answer["ok"], &answer["link"]["status"]), (&json!(true), &json!("drain")), "{answer}");
+    assert_eq!(status(&ask(&socket, &["link", "list"]), 0, "status"), "drain");
+    let told = |wanted: &'static str| move |answer: &Value| answer["rows"][0]["status_of_peer"] == wanted;
+    ask_until(&other, &["link", "list"], told("drain"));
+    let (code, line) = refused(&socket, &["link", "set", "beta/1", "--state", "drain"]);
+    assert!(
+        code == Some(1) && line.contains("is the last one that takes messages to \"beta\""),
+        "{code:?} {line}"
+    );
+    // The peer's word counts: for it, too, the second link is the last one.
+    let (code, line) = refused(&other, &["link", "set", "alpha/1", "--state", "drain"]);
+    assert!(code == Some(1) && line.contains("is the last one"), "{code:?} {line}");
+    let (code, line) = refused(&socket, &["link", "set", "beta/9", "--state", "drain"]);
+    assert!(code == Some(4) && line.contains("no link \"beta/9\"; there are: beta/0, beta/1"), "{line}");
+    let (code, line) = refused(&socket, &["link", "set", "beta/0", "--state", "down"]);
+    assert!(code == Some(2) && line.contains("[possible values: active, standby, drain]"), "{line}");
+    let (code, line) = refused(&Scratch::new("nobody.sock"), &["link", "set", "beta/0", "--state", "drain"]);
+    assert!(code == Some(4) && line.contains("no node answers"), "{line}");
+    let text = Command::new(PROGRAM)
+        .args(["link", "set", "beta/0", "--state", "active", "--control", socket.path()])
+        .output()
+        .expect("the program starts");
+    assert_eq!(String::from_utf8_lossy(&text.stdout), "beta/0: active\n");
+    ask_until(&other, &["link", "list"], told("active"));
+}
+
+#[test]
+fn why_tells_of_each_link_what_a_message_would_do_with_it() {
+    let Some(testbed) = testbed("why") else { return };
+    let (_nodes, [socket, _other]) = two_nodes(&testbed, "why");
+    ask(&socket, &["link", "set", "beta/0", "--state", "standby"]);
+    let told = ask(&socket, &["why", "beta"])["why"].clone();
+    assert_eq!((&told["peer"]["name"], &told["message"]["bytes"]), (&json!("beta"), &json!(64)), "{told}");
+    assert_eq!((&told["message"]["way"], &told["message"]["choice"]), (&json!("small"), &json!("beta/1")));
+    assert_eq!(told["links"][0]["why"], "standby: an active link is usable");
+    assert_eq!((&told["links"][0]["takes"], &told["links"][1]["takes"]), (&json!(false), &json!(true)));
+    let told = ask(&socket, &["why", "beta", "--size", "1M"])["why"].clone();
+    assert_eq!((&told["message"]["way"], &told["message"]["bytes"]), (&json!("announced"), &json!(1 << 20)));
+
+    let output = Command::new(PROGRAM).args(["why", "beta", "--control", socket.path()]).output();
+    let text = String::from_utf8(output.expect("the program starts").stdout).expect("UTF-8");
+    assert!(text.starts_with("a message of 64 bytes to beta ("), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(
+        row("beta/0").contains("no ") && row("beta/0").ends_with("standby: an active link is usable"),
+        "{text}"
+    );
+    assert!(row("beta/1").contains("yes") && row("beta/1").contains("the only link that may"), "{text}");
+
+    let (code, line) = refused(&socket, &["why", "gamma"]);
+    assert!(
+        code == Some(4) && line.contains("no peer \"gamma\"") && line.contains("there are: beta"),
+        "{line}"
+    );
+    let (code, line) = refused(&socket, &["why", "alpha"]);
+    assert!(code == Some(2) && line.contains("this node itself"), "{line}");
+    let (code, line) = refused(&socket, &["why", "beta", "--size", "much"]);
+    assert!(code == Some(2) && line.contains("no number of bytes"), "{line}");
+    let (code, line) = refused(&Scratch::new("nobody.sock"), &["why", "beta"]);
+    assert!(code == Some(4) && line.contains("no node answers"), "{line}");
+}
+
 /// The IPv4 packets of a capture file: sender, receiver, and what UDP carried.
 fn packets_of(file: &[u8]) -> Vec<(String, String, Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;

@@ -3,14 +3,17 @@
 mod connections;
 mod find;
 mod rows;
+mod set;
 mod show;
 mod stats;
 mod stream;
+mod why;
 
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::Shared;
 use connections::Only;
+use polyrail_proto::wire::LinkStatus;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -112,6 +115,8 @@ fn answer(mut stream: UnixStream, shared: &Shared, tracing: bool) -> io::Result<
         Ok(request) => reply_to(&request, &mut shared.drive.engine(), &Moment::read()),
         Err(refusal) => Err(refusal),
     };
+    // What was set leaves now.
+    shared.drive.inline();
     let reply = reply.unwrap_or_else(|refusal| refusal.to_json());
     writeln!(stream, "{reply}")?;
     Ok(None)
@@ -127,6 +132,10 @@ struct Request {
     trace: Option<Wish>,
     /// Which of many connections are meant.
     only: Only,
+    /// What is wanted of the link.
+    status: Option<LinkStatus>,
+    /// Bytes of the message that is asked about.
+    bytes: Option<u64>,
 }
 
 impl Request {
@@ -142,7 +151,9 @@ impl Request {
         };
         let trace = if command == "trace" { Some(Wish::read(&request)?) } else { None };
         let only = if command == "connection list" { Only::read(&request)? } else { Only::default() };
-        Ok(Request { command, name, trace, only })
+        let status = if command == "link set" { Some(set::status_of(&request)?) } else { None };
+        let bytes = if command == "why" { Some(why::bytes_of(&request)?) } else { None };
+        Ok(Request { command, name, trace, only, status, bytes })
     }
 }
 
@@ -171,6 +182,12 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
     let name = request.name.as_deref();
     let (noun, verb) = request.command.split_once(' ').unwrap_or((&request.command, ""));
     let known = NOUNS.contains(&noun);
+    if let Some(status) = request.status {
+        return Ok(json!({"ok": true, "link": set::link(engine, named(noun, name)?, status)?}));
+    }
+    if let Some(bytes) = request.bytes {
+        return Ok(json!({"ok": true, "why": why::tell(engine, named("peer", name)?, bytes, moment)?}));
+    }
     match verb {
         "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
         "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
@@ -180,16 +197,19 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
         }
         "list" if known => Ok(json!({"ok": true, "rows": list(noun, engine, moment)})),
         "stats" if known => Ok(json!({"ok": true, "rows": stats::rows(engine, noun, name)?})),
-        "show" if known => {
-            let name = name.ok_or_else(|| Refusal::new("request", format!("which {noun}? no \"name\"")))?;
-            Ok(json!({"ok": true, "show": show(noun, name, engine, moment)?}))
-        }
+        "show" if known => Ok(json!({"ok": true, "show": show(noun, named(noun, name)?, engine, moment)?})),
         _ => {
             let nouns = NOUNS.join("|");
-            let known = format!("{nouns} list, {nouns} show, {nouns} stats, stats, status, trace");
+            let known =
+                format!("{nouns} list, {nouns} show, {nouns} stats, link set, stats, status, trace, why");
             Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
         }
     }
+}
+
+/// The name of the thing that a request is about.
+fn named<'a>(noun: &str, name: Option<&'a str>) -> Result<&'a str, Refusal> {
+    name.ok_or_else(|| Refusal::new("request", format!("which {noun}? no \"name\"")))
 }
 
 fn list(noun: &str, engine: &mut Engine, moment: &Moment) -> Vec<Value> {

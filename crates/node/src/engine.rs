@@ -34,9 +34,11 @@ use gather::Gather;
 use history::History;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
-use polyrail_proto::id::{BearerId, PortId};
+use polyrail_proto::error::LinkSetError;
+use polyrail_proto::id::{BearerId, LinkId, NodeId, PortId};
 use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
+use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
@@ -252,6 +254,15 @@ impl Engine {
         let Some(id) = self.bearers.get(bearer).map(|b| b.id) else { return };
         self.next_at = Instant::ZERO;
         self.node.handle_carrier(Instant(now_ns), id, up, &mut self.store);
+    }
+
+    /// What an operator wants of a link: active, standby or drain (protocol.md §6.4).
+    ///
+    /// # Errors
+    /// There is no such link, or it is the last one that takes messages and is to be drained.
+    pub fn set_link(&mut self, peer: NodeId, link: LinkId, status: LinkStatus) -> Result<(), LinkSetError> {
+        self.next_at = Instant::ZERO;
+        self.node.set_link(peer, link, status)
     }
 
     /// Tries to open a session with whoever answers at `address`, by every bearer that may reach it.

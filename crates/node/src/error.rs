@@ -60,6 +60,10 @@ pub enum ErrorCode {
     Disconnected = 51,
     /// The other side does not know of it, or it is not for such a destination.
     Unsupported = 52,
+    /// There is no such link.
+    NoLink = 60,
+    /// No other link could take its messages.
+    LastLink = 61,
 }
 
 /// Why a node did not start.
@@ -378,6 +382,18 @@ pub enum UpdateError {
     Forked,
 }
 
+/// Why what was wanted of a link was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkSetError {
+    /// There is no such link, or it may not be set so.
+    #[error(transparent)]
+    Refused(#[from] polyrail_proto::error::LinkSetError),
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
 impl From<polyrail_proto::service::SubscribeError> for SubscribeError {
     fn from(error: polyrail_proto::service::SubscribeError) -> Self {
         match error {
@@ -497,6 +513,21 @@ impl SubscribeError {
             SubscribeError::TooMany => ErrorCode::TooMany,
             SubscribeError::System(_) => ErrorCode::System,
             SubscribeError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl LinkSetError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        use polyrail_proto::error::LinkSetError as Core;
+        match self {
+            LinkSetError::Refused(Core::NoNode(_)) => ErrorCode::NoNode,
+            LinkSetError::Refused(Core::NoLink(..)) => ErrorCode::NoLink,
+            LinkSetError::Refused(Core::LastLink(..)) => ErrorCode::LastLink,
+            LinkSetError::Refused(Core::Busy(_)) => ErrorCode::WouldBlock,
+            LinkSetError::Refused(_) => ErrorCode::Unsupported,
+            LinkSetError::Forked => ErrorCode::Forked,
         }
     }
 }

@@ -42,7 +42,7 @@ pub use config::{Config, Integrity, Memory, Profile, Progress, Security, Wait};
 pub use connection::{Connect, Connection};
 pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 pub use error::{
-    BindError, ConnectionError, Disconnect, Error, ErrorCode, RecvError, SendError, StartError,
+    BindError, ConnectionError, Disconnect, Error, ErrorCode, LinkSetError, RecvError, SendError, StartError,
     SubscribeError, UpdateError,
 };
 pub use message::Message;
@@ -54,6 +54,7 @@ pub use polyrail_proto::id::{BearerId, ConnectionId, Incarnation, LinkId, NodeId
 pub use polyrail_proto::link::state::LinkState;
 pub use polyrail_proto::node::Destination;
 pub use polyrail_proto::service::{Lookup, Publication, Topic, Update};
+pub use polyrail_proto::wire::LinkStatus;
 pub use polyrail_shm::Buffer;
 pub use port::Port;
 pub use returned::{Returned, SendOptions};

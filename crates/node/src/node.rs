@@ -8,7 +8,7 @@ use crate::clock::now_ns;
 use crate::config::{Config, Profile, Security};
 use crate::engine::client::Exchange;
 use crate::engine::{Engine, Status};
-use crate::error::{Error, StartError, SubscribeError};
+use crate::error::{Error, LinkSetError, StartError, SubscribeError};
 use crate::port::Port;
 use crate::readiness::Readiness;
 use crate::subscription::Subscription;
@@ -18,9 +18,10 @@ use events::NodeEvent;
 use polyrail_bearer::Bearer as _;
 use polyrail_bearer::{MemoryHub, UdpBearer, UdpConfig};
 use polyrail_proto::config::cluster_hash;
-use polyrail_proto::id::{Incarnation, NodeId};
+use polyrail_proto::id::{Incarnation, LinkId, NodeId};
 use polyrail_proto::service::Topic;
 use polyrail_proto::time::Duration as Span;
+use polyrail_proto::wire::LinkStatus;
 use polyrail_shm::{Pool, Sizes};
 use polyrail_sys::interface::{self, Interface};
 use select::selected;
@@ -152,6 +153,22 @@ impl Node {
     /// A picture of the node now.
     pub fn status(&self) -> Status {
         self.shared.drive.engine().status(now_ns())
+    }
+
+    /// Puts a link to `peer` aside, or to use again: a standby link carries messages only while no active one can, one that
+    /// is drained finishes what it carries and takes no message more. The peer is told, and does the same. It holds until
+    /// it is set otherwise or the session with the peer ends; [`Node::status`] shows it.
+    ///
+    /// # Errors
+    /// There is no such link, or it is the last one that takes messages and is to be drained.
+    pub fn set_link(&self, peer: NodeId, link: LinkId, status: LinkStatus) -> Result<(), LinkSetError> {
+        if self.shared.drive.is_forked() {
+            return Err(LinkSetError::Forked);
+        }
+        self.shared.drive.engine().set_link(peer, link, status)?;
+        // The word leaves now, and what waited for the link with it.
+        self.shared.drive.inline();
+        Ok(())
     }
 
     /// News since the last call: peers, links, names.

@@ -1,7 +1,7 @@
 //! What a call can refuse, and what becomes of a message that could not be delivered.
 
 use crate::address::ServiceAddress;
-use crate::id::{NodeId, PortId};
+use crate::id::{LinkId, NodeId, PortId};
 use crate::wire::RefusedConnect;
 
 /// Why `send` did not take a message.
@@ -32,6 +32,30 @@ pub enum SendError {
     /// Its time was up before it was handed in.
     #[error("its time is up")]
     Expired,
+}
+
+/// Why an operator's word for a link was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkSetError {
+    /// No session with that node.
+    #[error("node {0}: no session with it")]
+    NoNode(NodeId),
+    /// The session has no such link.
+    #[error("node {0}: no link {1} to it")]
+    NoLink(NodeId, LinkId),
+    /// Messages would have no link to go by any more.
+    #[error(
+        "link {1}: no other link to node {0} could take its messages: each is down or drained, so they would wait; \
+         make one of them active first, or make this one standby"
+    )]
+    LastLink(NodeId, LinkId),
+    /// A link is down because it is, not because somebody wants it so.
+    #[error("link {1} to node {0}: nobody can set it down; drain it instead")]
+    Down(NodeId, LinkId),
+    /// The peer has not confirmed what it was told before.
+    #[error("node {0}: it has yet to confirm too much of what it was told; try again")]
+    Busy(NodeId),
 }
 
 /// Why a connection could not even be asked for.

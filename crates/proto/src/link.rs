@@ -41,6 +41,27 @@ pub struct LinkSpec {
     pub lossless: bool,
 }
 
+/// What the expected delay of a link is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// For all that is in flight to be delivered.
+    pub queue: Duration,
+    /// Half the shortest round trip of late.
+    pub trip: Duration,
+    /// For what is sent now.
+    pub own: Duration,
+    /// For each probe time-out since the last proof of life.
+    pub doubt: Duration,
+}
+
+impl Expected {
+    /// The delay: bytes on the way are waited for on the way.
+    #[inline]
+    pub fn delay(self) -> Duration {
+        self.queue.max(self.trip) + self.own + self.doubt
+    }
+}
+
 /// One link of a session.
 #[derive(Debug)]
 pub struct Link {
@@ -60,6 +81,8 @@ pub struct Link {
     pub sent: Sent,
     /// The operator's word, ours.
     pub status: LinkStatus,
+    /// The word of the peer's operator.
+    pub status_of_peer: LinkStatus,
     /// Counters.
     pub stats: LinkStats,
     /// The bearer's carrier.
@@ -86,6 +109,8 @@ pub struct Link {
     created_at: Instant,
 }
 
+/// What a way is taken for before the first round trip was measured.
+const TRIP_ASSUMED: Duration = Duration::us(50);
 /// Interval at which a link that is not usable is tried again while its session carries messages, and otherwise.
 const RETRY_BUSY: Duration = Duration::ms(20);
 const RETRY_IDLE: Duration = Duration::ms(250);
@@ -117,6 +142,7 @@ impl Link {
             received: Received::new(),
             sent: Sent::default(),
             status: LinkStatus::Active,
+            status_of_peer: LinkStatus::Active,
             stats: LinkStats::default(),
             carrier: true,
             blocked: false,
@@ -145,6 +171,11 @@ impl Link {
     /// Whether it can carry messages; whether it is to take new ones is decided among the links of its session.
     pub fn usable(&self) -> bool {
         self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
+    }
+
+    /// What the operators of both ends want of it: the stricter word holds for either direction.
+    pub fn wanted(&self) -> LinkStatus {
+        self.status.max(self.status_of_peer)
     }
 
     /// Whether a probe time-out has passed without any confirmation: new messages go by another link if there is one.
@@ -177,20 +208,30 @@ impl Link {
         slice.clamp(packet, limits::TRAIN_BYTES_MAX as u64)
     }
 
-    /// Estimated time until the last of `more_bytes` that are sent now arrives: what is in flight first, or half a round
-    /// trip, then these. `hope`: see [`Link::hope`].
+    /// Estimated time until the last of `more_bytes` that are sent now arrives. `hope`: see [`Link::hope`].
     pub fn delay(&self, more_bytes: u64, hope: u64) -> Duration {
+        self.expect(more_bytes, hope).delay()
+    }
+
+    /// The same, and what it is made of.
+    #[inline]
+    pub fn expect(&self, more_bytes: u64, hope: u64) -> Expected {
         let rate = self.rate(hope);
-        let span = |bytes: u64| bytes.saturating_mul(1_000_000_000) / rate;
-        let trip = if self.rtt.has_sample() { self.rtt.min().0 / 2 } else { 50_000 };
-        let ahead = span(self.sent.inflight_bytes()).max(trip);
-        Duration(ahead + span(more_bytes) + self.pto_count as u64 * 1_000_000)
+        let span = |bytes: u64| Duration(bytes.saturating_mul(1_000_000_000) / rate);
+        let trip = if self.rtt.has_sample() { Duration(self.rtt.min().0 / 2) } else { TRIP_ASSUMED };
+        let doubt = Duration::ms(1).times(self.pto_count as u64);
+        Expected { queue: span(self.sent.inflight_bytes()), trip, own: span(more_bytes), doubt }
     }
 
     /// Bytes per second that it delivers; `hope` while nothing is known.
+    #[inline]
     pub fn rate(&self, hope: u64) -> u64 {
-        let rate = self.window.rate_bytes_per_s();
-        if rate == 0 { hope } else { rate }
+        if self.has_measured_rate() { self.window.rate_bytes_per_s() } else { hope }
+    }
+
+    /// Whether anything is known of its rate.
+    pub fn has_measured_rate(&self) -> bool {
+        self.window.rate_bytes_per_s() > 0
     }
 
     /// What to expect of a link that never carried more than a packet: twice what the best of the others delivers, or

@@ -16,6 +16,7 @@ mod links;
 mod multicast;
 mod notices;
 mod outcome;
+mod outlook;
 mod picture;
 mod quiet;
 mod receive;
@@ -24,10 +25,13 @@ mod serving;
 mod timers;
 mod transfers;
 mod transmit;
+mod wanted;
 
 pub use connection::{ConnectionPicture, ConnectionState};
 pub use control::Notice;
+pub use outlook::{LinkOutlook, Outlook, Part, Way};
 pub use picture::{FlowPicture, GivenPicture, TakenPicture};
+pub use serving::Obstacle;
 pub use transmit::Outcome;
 
 use crate::address::MediaAddress;

@@ -39,7 +39,7 @@ pub(super) fn unknown(noun: &str, name: &str, there: Vec<String>) -> Refusal {
     Refusal::new("not_found", format!("no {noun} {name:?}; there are: {}", listed(there)))
 }
 
-fn listed(names: Vec<String>) -> String {
+pub(super) fn listed(names: Vec<String>) -> String {
     let total = names.len();
     first_of(names, total)
 }

@@ -1,8 +1,12 @@
 //! Rows of the lists: one flat object for each thing.
 
 use super::find::link_name;
+use crate::engine::status::status_name;
 use crate::engine::{BearerStatus, BindingStatus, Engine, LinkReport, Status};
+use crate::node::events::state_name;
 use polyrail_proto::id::{LinkId, NodeId, PortId};
+use polyrail_proto::link::Link;
+use polyrail_proto::session::Session;
 use serde_json::{Value, json};
 
 pub(super) fn bearer_row(b: &BearerStatus) -> Value {
@@ -22,11 +26,21 @@ pub(super) fn link_row(l: &LinkReport) -> Value {
     json!({
         "name": link_name(&l.peer, LinkId(l.link)),
         "peer": l.peer, "link": l.link, "bearer": l.bearer, "to": l.to, "state": l.state, "status": l.status,
+        "status_of_peer": l.status_of_peer,
         "rtt_us": l.rtt_ns.0 as f64 / 1_000.0, "rtt_min_us": l.rtt_ns.1 as f64 / 1_000.0, "mtu_bytes": l.mtu,
         "rate_bytes_per_s": l.rate_bytes_per_s, "window_bytes": l.window_bytes.0, "inflight_bytes": l.window_bytes.1,
         "packets_sent": l.packets.0, "packets_received": l.packets.1, "packets_lost": l.packets.2,
         "packets_lost_spuriously": l.packets.3, "bytes_sent": l.bytes.0, "bytes_received": l.bytes.1,
         "probe_timeouts": l.troubles.0, "failures": l.troubles.1,
+    })
+}
+
+/// What has become of a link that was set.
+pub(super) fn set_row(session: &Session, link: &Link) -> Value {
+    json!({
+        "name": link_name(&session.peer.name, link.spec.id), "state": state_name(link.state.state()),
+        "status": status_name(link.status), "status_of_peer": status_name(link.status_of_peer),
+        "takes_messages": session.serves(link), "inflight_bytes": link.sent.inflight_bytes(),
     })
 }
 

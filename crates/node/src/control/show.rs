@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 /// Rows that one group may have; `..._total` beside it tells how many there are.
 pub(super) const ROWS_MAX: usize = 256;
 
-fn us(span: Duration) -> f64 {
+pub(super) fn us(span: Duration) -> f64 {
     span.0 as f64 / 1_000.0
 }
 
-fn ms(span: Duration) -> f64 {
+pub(super) fn ms(span: Duration) -> f64 {
     span.0 as f64 / 1_000_000.0
 }
 
@@ -62,8 +62,9 @@ fn link_identity(engine: &Engine, session: &Session, link: &Link, moment: &Momen
         "node": session.peer.node.to_string(), "link": link.spec.id.0,
         "bearer": engine.bearer_name(link.spec.bearer.0), "peer_bearer": link.spec.peer_bearer.0,
         "from": bearer.map(|(info, _)| address(&info.address)), "to": address(&link.spec.to),
-        "state": state_name(link.state.state()), "status": status_name(link.status), "carrier": link.carrier,
-        "carries_messages": link.usable(), "in_doubt": link.in_doubt(),
+        "state": state_name(link.state.state()), "status": status_name(link.status),
+        "status_of_peer": status_name(link.status_of_peer), "carrier": link.carrier,
+        "carries_messages": link.usable(), "takes_messages": session.serves(link), "in_doubt": link.in_doubt(),
         "began": moment.date(link.created_at()), "age_s": moment.ago_s(link.created_at()),
     })
 }

@@ -1,4 +1,6 @@
 mod connections;
+mod set;
+mod why;
 
 use super::*;
 use crate::engine::client::Exchange;
@@ -97,11 +99,18 @@ fn requests_are_read_with_and_without_a_name() {
     let (command, name) = ("link show".to_owned(), Some("beta/1".to_owned()));
     assert_eq!(
         read(r#"{"command":"link show","name":"beta/1"}"#),
-        Ok(Request { command, name, trace: None, only: Only::default() })
+        Ok(Request { command, name, trace: None, only: Only::default(), status: None, bytes: None })
     );
     assert_eq!(
         read(r#"{"command":"status"}"#),
-        Ok(Request { command: "status".to_owned(), name: None, trace: None, only: Only::default() })
+        Ok(Request {
+            command: "status".to_owned(),
+            name: None,
+            trace: None,
+            only: Only::default(),
+            status: None,
+            bytes: None
+        })
     );
     for wrong in ["", "{}", "[]", r#"{"command":3}"#, r#"{"command":"link show","name":3}"#] {
         assert_eq!(read(wrong).unwrap_err().code, "request", "{wrong:?}");

@@ -91,6 +91,8 @@ pub struct LinkReport {
     pub state: String,
     /// The operator's word.
     pub status: String,
+    /// The word of the peer's operator.
+    pub status_of_peer: String,
     /// Packet size that the path bears, bytes.
     pub mtu: u16,
     /// Smoothed and least round trip, nanoseconds.
@@ -286,6 +288,7 @@ fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
         to: show(&l.spec.to),
         state: state_name(l.state.state()).to_owned(),
         status: status_name(l.status).to_owned(),
+        status_of_peer: status_name(l.status_of_peer).to_owned(),
         mtu: l.mtu.current(),
         rtt_ns: (l.rtt.srtt().0, l.rtt.min().0),
         rate_bytes_per_s: l.window.rate_bytes_per_s(),

@@ -22,6 +22,8 @@ const QUEUE_TARGET: Duration = Duration::us(500);
 const ROUND_MIN: Duration = Duration::ms(1);
 /// What was measured under load counts more than bursts for so long.
 const LOADED_SPAN: Duration = Duration::s(1);
+/// What was learnt of a rate is forgotten after this long without anything new.
+const FORGET_SPAN: Duration = Duration::s(10);
 /// With fewer packets in flight nobody can tell a path that is busy from a machine that stood still.
 const BEHIND_PACKETS: u64 = 4;
 /// Bursts of no more packets tell nothing of the rate.
@@ -95,6 +97,8 @@ pub struct Window {
     rate_mean: u64,
     /// When the rate was last measured while the path was busy.
     loaded_at: Option<Instant>,
+    /// When anything was last learnt of it.
+    learnt_at: Instant,
     reference: Option<Reference>,
     round: Round,
     rounds: u64,
@@ -160,6 +164,7 @@ impl Window {
             rate: MaxFilter::default(),
             rate_mean: 0,
             loaded_at: None,
+            learnt_at: Instant::ZERO,
             reference: None,
             round: Round::new(Instant::ZERO, cwnd),
             rounds: 0,
@@ -224,6 +229,10 @@ impl Window {
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         self.sample_rate(now, &sample, app_limited);
         self.sample_burst(now, &sample);
+        if now.since(self.learnt_at) >= FORGET_SPAN {
+            // Who is thought to be slow is given nothing from which the contrary could be learnt.
+            (self.rate, self.rate_mean) = (MaxFilter::default(), 0);
+        }
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
             self.cwnd =
                 (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
@@ -296,7 +305,7 @@ impl Window {
         self.round.app_limited |= limited;
         // Of a link that had nothing to send it tells nothing: the time without work is in it.
         if !limited {
-            self.loaded_at = Some(now);
+            (self.loaded_at, self.learnt_at) = (Some(now), now);
             self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
             let memory = Duration::ms(10).max(sample.rtt_min.times(4)).as_us();
             let (old, span_us) = (self.rate_mean.saturating_mul(memory), span.as_us().min(memory));
@@ -316,6 +325,7 @@ impl Window {
             return;
         }
         let rate = sample.acked_bytes.saturating_mul(1_000_000_000) / sample.took.0;
+        self.learnt_at = now;
         self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
         self.rate_mean = self.rate.max();
     }

@@ -1,11 +1,13 @@
 //! Where sessions are: each has a slot, and a number that no earlier one of that slot had. How they are announced and end.
 
 use super::{Node, Slot};
+use crate::error::LinkSetError;
 use crate::event::Event;
-use crate::id::{NodeId, SessionId};
+use crate::id::{LinkId, NodeId, SessionId};
 use crate::session::{Cx, Session};
 use crate::store::Store;
 use crate::time::Instant;
+use crate::wire::LinkStatus;
 
 impl Node {
     pub(super) fn session_id(&self, slot: usize) -> SessionId {
@@ -41,6 +43,15 @@ impl Node {
 
     pub(super) fn session_with_mut(&mut self, node: NodeId) -> Option<&mut Session> {
         self.slots[*self.by_node.get(&node)?].session.as_deref_mut()
+    }
+
+    /// An operator's word for a link: active, standby or drain (protocol.md §6.4). It holds as long as the session.
+    ///
+    /// # Errors
+    /// No such link, or the last one that takes messages is to be drained.
+    pub fn set_link(&mut self, node: NodeId, link: LinkId, status: LinkStatus) -> Result<(), LinkSetError> {
+        let session = self.session_with_mut(node).ok_or(LinkSetError::NoNode(node))?;
+        session.set_link(link, status)
     }
 
     pub(super) fn end_session(&mut self, now: Instant, slot: usize, store: &mut dyn Store, left: bool) {

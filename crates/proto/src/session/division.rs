@@ -92,7 +92,7 @@ impl Session {
         if served().nth(1).is_none() || !serving.includes(&self.links[index]) {
             return u64::MAX;
         }
-        let hope = Link::hope(served());
+        let hope = serving.hope(&self.links);
         let candidates: ArrayVec<Candidate, { limits::LINKS_MAX }> = served()
             .map(|link| Candidate {
                 delay_ns: link.delay(0, hope).0,

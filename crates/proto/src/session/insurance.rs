@@ -48,7 +48,7 @@ impl Session {
             return false;
         }
         let serving = Serving::of(&self.links);
-        let hope = Link::hope(self.links.iter().filter(|link| serving.includes(link)));
+        let hope = serving.hope(&self.links);
         let bytes = late.sent.inflight_bytes();
         let other = |link: &&Link| link.spec.id != late.spec.id && serving.includes(link) && !link.blocked;
         let best =

@@ -76,7 +76,10 @@ impl Session {
                 link.pto_count = 0;
                 link.window.probation(cx.now);
             }
-            Up => link.pto_count = 0,
+            Up => {
+                link.pto_count = 0;
+                self.repeat_wish(index, change.from);
+            }
             _ => {}
         }
         items.clear();

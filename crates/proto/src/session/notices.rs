@@ -91,7 +91,7 @@ impl Session {
             match notice {
                 Notice::PortClosed(port) => self.peer_port_closed(cx, port),
                 Notice::LinkSet(id, wire::LinkStatus::Down, next) => self.peer_says_down(cx, id, next),
-                Notice::LinkSet(..) => {}
+                Notice::LinkSet(id, status, _) => self.peer_wants(id, status),
                 Notice::Connect(connect) => self.on_connect(cx, &connect),
                 Notice::Accept(accept) => self.on_accept(cx, &accept),
                 Notice::Shutdown(shutdown) => self.on_shutdown(cx, &shutdown),

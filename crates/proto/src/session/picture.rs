@@ -2,9 +2,11 @@
 
 use super::Session;
 use super::credit::GivenCredit;
+use super::serving::Serving;
 use crate::flow::FlowKey;
 use crate::flow::send::SendCredit;
 use crate::id::PortId;
+use crate::link::Link;
 use crate::time::{Duration, Instant};
 
 /// Credit that a port of the peer gave us.
@@ -67,6 +69,11 @@ impl Session {
     /// When the session began.
     pub fn began_at(&self) -> Instant {
         self.links.iter().map(|link| link.created_at()).min().unwrap_or(Instant::ZERO)
+    }
+
+    /// Whether new messages may leave by `link`: it is usable, and neither put aside nor in doubt while others are not.
+    pub fn serves(&self, link: &Link) -> bool {
+        Serving::of(&self.links).includes(link)
     }
 
     /// How long the peer may be silent before the session ends.

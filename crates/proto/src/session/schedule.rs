@@ -3,9 +3,10 @@
 //! Bulk is pulled: a link with room takes the next stretch, so every link works at the rate at which it serves,
 //! without any estimate. Small messages choose the link of least expected delay.
 
-use super::serving::Serving;
+use super::serving::{Obstacle, Serving};
 use crate::flow::Class;
 use crate::flow::send::SendFlow;
+use crate::limits;
 use crate::link::Link;
 use crate::time::{Duration, Instant};
 use crate::transfer::SendTransfer;
@@ -43,6 +44,8 @@ const NORMAL_PER_BULK_BYTES: u64 = 8 * QUANTUM_BYTES;
 const SHARED_SPAN: Duration = Duration::ms(100);
 /// A link must be better by this to take over small messages, lest they hop at every packet.
 const CHOICE_GAIN_NS: u64 = 20_000;
+/// A small message is taken to be at least so long where links are compared, for others may share its packet.
+const OFFER_BYTES: u64 = 1_500;
 
 impl Schedule {
     pub(super) fn enqueue_flow(&mut self, key: u32, flow: &mut SendFlow) {
@@ -156,16 +159,19 @@ impl Schedule {
         of_late(self.bulk_at) && of_late(self.prompt_at)
     }
 
-    /// The link for small messages of `bytes`: least expected delay, with a preference for the last choice.
+    /// The link for small messages of `bytes`, which is remembered.
     pub(super) fn choose(&mut self, links: &[Link], bytes: u64) -> Option<usize> {
+        self.choice = self.pick(links, bytes);
+        self.choice
+    }
+
+    /// The link for small messages of `bytes`: least expected delay, with a preference for the last choice.
+    pub(super) fn pick(&self, links: &[Link], bytes: u64) -> Option<usize> {
         let serving = Serving::of(links);
-        let hope = Link::hope(links.iter().filter(|link| serving.includes(link)));
+        let hope = serving.hope(links);
         let (mut best, mut old) = (None, None);
         for (index, link) in links.iter().enumerate() {
-            if !serving.includes(link) || link.room() == 0 {
-                continue;
-            }
-            let delay_ns = link.delay(bytes, hope).0;
+            let Ok(Duration(delay_ns)) = offer(serving, link, bytes, hope) else { continue };
             if best.is_none_or(|(_, least_ns)| delay_ns < least_ns) {
                 best = Some((index, delay_ns));
             }
@@ -178,13 +184,33 @@ impl Schedule {
         {
             return self.choice;
         }
-        self.choice = best.map(|(index, _)| index);
-        self.choice
+        best.map(|(index, _)| index)
     }
 
     pub(super) fn forget_choice(&mut self) {
         self.choice = None;
     }
+}
+
+/// What a link has to offer to small messages: the delay that is expected, unless something keeps them from it.
+#[inline]
+pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Result<Duration, Obstacle> {
+    match serving.obstacle(link) {
+        Some(obstacle) => Err(obstacle),
+        None if link.room() == 0 => Err(Obstacle::NoRoom),
+        None => Ok(link.delay(small_bytes(bytes), hope)),
+    }
+}
+
+/// The bytes by which links compete for a message of `bytes`: of a large one, its announcement.
+fn small_bytes(bytes: u64) -> u64 {
+    if bytes > limits::SMALL_BYTES_MAX { OFFER_BYTES } else { bytes.max(OFFER_BYTES) }
+}
+
+/// Whether small messages may leave by link `index`, which serves: if it is the choice, if there is none, or if the bearer
+/// of the choice takes nothing.
+pub(super) fn admits(choice: Option<usize>, links: &[Link], index: usize) -> bool {
+    choice.is_none_or(|choice| choice == index || links[choice].blocked)
 }
 
 #[cfg(test)]

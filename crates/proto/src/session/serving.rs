@@ -3,12 +3,30 @@
 //! One rule for all who ask, or one would leave its messages to a link that another holds shut.
 
 use crate::link::Link;
+use crate::link::state::LinkState;
 use crate::wire::LinkStatus;
+
+/// What keeps messages from leaving by a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Its bearer has no carrier.
+    NoCarrier,
+    /// Its state is one in which it carries none.
+    State(LinkState),
+    /// It is standby, and an active link is usable.
+    Standby,
+    /// It is drained.
+    Drain,
+    /// A probe time-out has passed without any confirmation, and another link is not in doubt.
+    InDoubt,
+    /// All that its window allows is in flight.
+    NoRoom,
+}
 
 /// What the links of a session say together about each of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Serving {
-    /// Links of this status serve: active ones, and standby ones while no active one is usable.
+    /// Links that are wanted so serve: active ones, and standby ones while no active one is usable.
     status: LinkStatus,
     /// One of these has confirmed what it carried.
     sure: bool,
@@ -16,15 +34,38 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn of(links: &[Link]) -> Serving {
-        let usable = |status| links.iter().filter(move |l| l.status == status && l.usable());
+        let usable = |status| links.iter().filter(move |l| l.wanted() == status && l.usable());
         let active = usable(LinkStatus::Active).next().is_some();
         let status = if active { LinkStatus::Active } else { LinkStatus::Standby };
         Serving { status, sure: usable(status).any(|l| !l.in_doubt()) }
     }
 
-    /// Whether new messages may leave by `link`. One in doubt takes none while another is sure to serve.
+    /// Whether new messages may leave by `link`.
+    #[inline]
     pub(super) fn includes(self, link: &Link) -> bool {
-        link.status == self.status && link.usable() && !(self.sure && link.in_doubt())
+        self.obstacle(link).is_none()
+    }
+
+    /// What keeps new messages from leaving by `link`. One in doubt takes none while another is sure to serve.
+    #[inline]
+    pub(super) fn obstacle(self, link: &Link) -> Option<Obstacle> {
+        if !link.usable() {
+            return Some(if link.carrier {
+                Obstacle::State(link.state.state())
+            } else {
+                Obstacle::NoCarrier
+            });
+        }
+        match link.wanted() {
+            wanted if wanted == self.status => (self.sure && link.in_doubt()).then_some(Obstacle::InDoubt),
+            LinkStatus::Standby => Some(Obstacle::Standby),
+            _ => Some(Obstacle::Drain),
+        }
+    }
+
+    /// What to expect of links of which nothing is known ([`Link::hope`]).
+    pub(super) fn hope(self, links: &[Link]) -> u64 {
+        Link::hope(links.iter().filter(|link| self.includes(link)))
     }
 
     /// Whether some link that serves has confirmed what it carried.

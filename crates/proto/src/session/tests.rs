@@ -6,10 +6,12 @@ mod incoming;
 mod moments;
 mod names;
 mod outgoing;
+mod outlook;
 mod riders;
 mod shares;
 mod unequal;
 mod upkeep;
+mod wanted;
 
 use super::credit::initial_given;
 use super::flows::CLOSED_PORTS_MAX;

@@ -3,7 +3,7 @@
 mod packet;
 
 use super::serving::Serving;
-use super::{Cx, Session};
+use super::{Cx, Session, schedule};
 use crate::id::{BearerId, LinkId};
 use crate::limits;
 use crate::link::send::{Extent, Item, NewTrain};
@@ -27,9 +27,6 @@ pub enum Outcome {
     /// The bearer is out of order.
     Failed,
 }
-
-/// A small message is taken to be at least so long where links are compared, for others may share its packet.
-const PACKET_GUESS: u64 = 1_500;
 
 /// A train being filled.
 struct Fill<'a> {
@@ -225,8 +222,8 @@ impl Session {
         }
         let first = self.schedule.flows().next().and_then(|key| self.sending.flows.get(key));
         let bytes = first.and_then(|flow| flow.next_bytes()).unwrap_or(0);
-        let choice = self.schedule.choose(&self.links, bytes.clamp(PACKET_GUESS, limits::SMALL_BYTES_MAX));
-        choice == Some(index) || choice.is_none() || choice.is_some_and(|c| self.links[c].blocked)
+        let choice = self.schedule.choose(&self.links, bytes);
+        schedule::admits(choice, &self.links, index)
     }
 
     fn header(&self, fill: &Fill<'_>) -> Header {

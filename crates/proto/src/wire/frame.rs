@@ -340,8 +340,8 @@ pub struct ProbeReply {
     pub size: u16,
 }
 
-/// What the operator or the detector says of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the operator or the detector says of a link; the later, the less may go there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum LinkStatus {
     /// Use it.
@@ -364,7 +364,7 @@ pub struct LinkSet {
     /// Its status at the sender.
     pub status: LinkStatus,
     /// Low half of the number of the next packet that the sender would have sent on it: whoever has received that
-    /// one or a later one knows that the news is out of date.
+    /// one or a later one knows that the news that it is dead is out of date.
     pub number: u32,
 }
 

@@ -577,6 +577,21 @@ fn what_was_measured_under_load_counts_more_than_bursts_for_a_second() {
     assert_eq!(feed.rates().0, 655_360_000);
 }
 
+#[test]
+fn a_rate_of_which_nothing_was_heard_for_ten_seconds_is_forgotten() {
+    let mut feed = Feed::learnt();
+    let learnt = feed.now;
+    let idle = |sample: &mut AckSample| sample.app_limited = true;
+    feed.ack(FORGET_SPAN - Duration(1), 64, idle);
+    assert_eq!(feed.window.rate_bytes_per_s(), RATE);
+    let left = learnt + FORGET_SPAN;
+    feed.ack(left.since(feed.now), 64, idle);
+    assert_eq!(feed.window.rate_bytes_per_s(), 0);
+    assert!(feed.window.cwnd() > 64 * 1024, "what may be in flight stays");
+    burst(&mut feed, STEP, 10_000, Duration::us(100));
+    assert_eq!(feed.window.rate_bytes_per_s(), 100_000_000);
+}
+
 /// A burst of 200 KB on a path that lets a part of it pass at once and goes on with 1 KB per millisecond.
 #[test]
 fn a_path_with_a_queue_is_measured_also_while_nothing_new_is_sent() {
