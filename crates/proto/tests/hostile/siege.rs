@@ -10,6 +10,7 @@ use crate::world::{Host, Packet, World, address};
 use polyrail_proto::address::{MediaAddress, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId, PortAddress, PortId};
+use polyrail_proto::service::BindError;
 use polyrail_proto::time::Duration;
 use polyrail_proto::wire::describe;
 use polyrail_proto::{Config, Destination, Event};
@@ -109,7 +110,12 @@ impl Siege {
 
     fn open_target(&mut self) {
         self.target_port = self.world.hosts[VICTIM].open_port();
-        self.world.hosts[VICTIM].bind(self.target_port, ServiceRange::from(SERVICE));
+        match self.world.hosts[VICTIM].try_bind(self.target_port, ServiceRange::from(SERVICE)) {
+            Ok(()) => {}
+            // An attacker may want the service for himself alone for as long as he is there, and no longer.
+            Err(BindError::Taken { by }) => assert!(by != VICTIM_ID && by != HONEST_ID),
+            Err(error) => panic!("a service for programs: {error}"),
+        }
         self.world.hosts[VICTIM].listen(self.target_port, 3);
     }
 

@@ -6,6 +6,7 @@ use polyrail_proto::address::{MediaAddress, Scope, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BearerId, BufferId, ConnectionId, NodeId, PortAddress, PortId};
 use polyrail_proto::node::{Datagrams, Source};
+use polyrail_proto::service::BindError;
 use polyrail_proto::session::{Outcome, Session};
 use polyrail_proto::time::Instant;
 use polyrail_proto::{BearerInfo, Config, Destination, Event, Node, Piece, Receipt, Train};
@@ -97,7 +98,12 @@ impl Host {
     }
 
     pub fn bind(&mut self, port: PortId, range: ServiceRange) {
-        self.core(|node, _| node.bind(port, range, Scope::Cluster)).expect("a service for programs");
+        self.try_bind(port, range).expect("a service for programs");
+    }
+
+    /// The same where another node may want to be the only one.
+    pub fn try_bind(&mut self, port: PortId, range: ServiceRange) -> Result<(), BindError> {
+        self.core(|node, _| node.bind(port, range, Scope::Cluster))
     }
 
     pub fn listen(&mut self, port: PortId, backlog: u32) {
