@@ -1,6 +1,7 @@
 //! One link: a numbered, acknowledged, supervised packet stream to one peer over one pair of bearers.
 
 pub mod mtu;
+pub mod pace;
 pub mod recv;
 pub mod rtt;
 pub mod send;
@@ -16,11 +17,12 @@ use crate::time::{Duration, Instant};
 use crate::wire::{LinkStatus, Probe, ProbeKind, ProbeReply};
 use arrayvec::ArrayVec;
 use mtu::Mtu;
+use pace::{Known, Pace};
 use recv::Received;
 use rtt::Rtt;
 use send::Sent;
 use state::State;
-use window::Window;
+use window::{AckSample, Window};
 
 /// What a link is made of when it is created.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct Link {
     pub rtt: Rtt,
     /// How much may be in flight.
     pub window: Window,
+    /// How fast it is expected to be.
+    pub pace: Pace,
     /// How large packets may be.
     pub mtu: Mtu,
     /// What arrived.
@@ -109,6 +113,8 @@ pub struct Link {
     created_at: Instant,
 }
 
+/// Links of which nothing is known are hoped to be so many times faster than the best of the others.
+const HOPE: u64 = 2;
 /// What a way is taken for before the first round trip was measured.
 const TRIP_ASSUMED: Duration = Duration::us(50);
 /// Interval at which a link that is not usable is tried again while its session carries messages, and otherwise.
@@ -138,6 +144,7 @@ impl Link {
             state: State::new(now),
             rtt,
             window,
+            pace: Pace::default(),
             mtu: Mtu::new(base & !7, spec.mtu & !7),
             received: Received::new(),
             sent: Sent::default(),
@@ -226,21 +233,42 @@ impl Link {
     /// Bytes per second that it delivers; `hope` while nothing is known.
     #[inline]
     pub fn rate(&self, hope: u64) -> u64 {
-        if self.has_measured_rate() { self.window.rate_bytes_per_s() } else { hope }
+        if self.has_measured_rate() { self.pace.bytes_per_s() } else { hope }
     }
 
     /// Whether anything is known of its rate.
     pub fn has_measured_rate(&self) -> bool {
-        self.window.rate_bytes_per_s() > 0
+        self.pace.bytes_per_s() > 0
+    }
+
+    /// What is hoped of it as long as its rate is unknown, where it could have a message of `bytes`: one of so few packets
+    /// that nothing would be known after it either is not there to try the link.
+    pub fn hope_for(&self, bytes: u64, hope: u64) -> u64 {
+        if bytes <= pace::SILENT_PACKETS * self.mtu.current() as u64 { hope / HOPE } else { hope }
+    }
+
+    /// How much is known of it: a window that still grows has not been full for long.
+    pub fn rate_known(&self) -> Known {
+        match (self.has_measured_rate(), self.pace.is_of_load() && !self.window.is_starting()) {
+            (false, _) => Known::Nothing,
+            (true, false) => Known::Seen,
+            (true, true) => Known::Measured,
+        }
     }
 
     /// What to expect of a link that never carried more than a packet: twice what the best of the others delivers, or
     /// nobody would ever find out.
     pub fn hope<'a>(links: impl Iterator<Item = &'a Link>) -> u64 {
-        match links.map(|link| link.window.rate_bytes_per_s()).max() {
+        match links.map(|link| link.pace.bytes_per_s()).max() {
             None | Some(0) => limits::RATE_GUESS,
-            Some(best) => best.saturating_mul(2),
+            Some(best) => best.saturating_mul(HOPE),
         }
+    }
+
+    /// Takes in an acknowledgement of new packets.
+    pub(crate) fn on_ack(&mut self, now: Instant, sample: &AckSample) {
+        let full = self.window.on_ack(now, sample);
+        self.pace.on_ack(now, sample, full, self.mtu.current() as u64, self.window.queue_target());
     }
 
     /// The probe time-out in force.

@@ -9,7 +9,10 @@ fn push(sent: &mut Sent, at: u64, count: u8) -> u64 {
     let first = sent.next();
     let item = |p: u8| (p, Item::Messages { flow: 0, first: first + p as u64, count: 1 });
     let items = (0..count).map(item).collect();
-    sent.push(Instant(at), NewTrain { count, packet_bytes: 100, last_bytes: 100, items, extent: None })
+    sent.push(
+        Instant(at),
+        NewTrain { count, packet_bytes: 100, last_bytes: 100, items, extent: None, expected: Duration::ZERO },
+    )
 }
 
 fn numbers(items: &[Item]) -> Vec<u64> {

@@ -4,7 +4,7 @@
 use super::connections::name_of;
 use super::find::{self, link_name, unknown};
 use super::rows::{bearer_row, bindings_of, service_name};
-use super::{Refusal, connections, stats};
+use super::{Refusal, connections, stats, why};
 use crate::engine::Engine;
 use crate::engine::history::LinkChange;
 use crate::engine::status::{show as address, status_name};
@@ -82,7 +82,8 @@ fn link_path(link: &Link) -> Value {
 fn link_window(link: &Link) -> Value {
     json!({
         "window_bytes": link.window.cwnd(), "inflight_bytes": link.sent.inflight_bytes(), "room_bytes": link.room(),
-        "rate_bytes_per_s": link.window.rate_bytes_per_s(), "starting": link.window.is_starting(),
+        "rate_bytes_per_s": link.pace.bytes_per_s(), "rate_known": why::rate_known(link),
+        "rate_when_full_bytes_per_s": link.window.rate_bytes_per_s(), "starting": link.window.is_starting(),
         "queue_target_us": us(link.window.queue_target()), "bearer_full": link.blocked,
         "window_of_peer_bytes": link.spec.window,
     })

@@ -12,6 +12,7 @@ use crate::moment::Moment;
 use crate::node::events::state_name;
 use polyrail_proto::id::NodeId;
 use polyrail_proto::link::Link;
+use polyrail_proto::link::pace::Known;
 use polyrail_proto::session::{LinkOutlook, Outlook, Part, Session, Way};
 use polyrail_proto::wire::MESSAGE_BYTES_MAX;
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ fn facts(link: &Link, sent_bytes: u64, hope: u64) -> Value {
     json!({
         "link": link.spec.id.0, "state": state_name(link.state.state()), "status": status_name(link.status),
         "status_of_peer": status_name(link.status_of_peer), "in_doubt": link.in_doubt(), "bearer_full": link.blocked,
-        "rate_bytes_per_s": (link.window.rate_bytes_per_s() > 0).then(|| link.window.rate_bytes_per_s()),
+        "rate_bytes_per_s": link.has_measured_rate().then(|| link.pace.bytes_per_s()),
         "rate_counted_bytes_per_s": link.rate(hope), "rate_known": rate_known(link),
         "rtt_us": sampled.then(|| us(link.rtt.srtt())), "rtt_min_us": sampled.then(|| us(link.rtt.min())),
         "inflight_bytes": link.sent.inflight_bytes(), "window_bytes": link.window.cwnd(), "room_bytes": link.room(),
@@ -116,12 +117,11 @@ fn facts(link: &Link, sent_bytes: u64, hope: u64) -> Value {
 }
 
 /// How much is known of a link's rate.
-fn rate_known(link: &Link) -> &'static str {
-    match (link.window.rate_bytes_per_s(), link.window.is_starting()) {
-        (0, _) => "unknown",
-        // The largest that was seen: too small where there was little to do, too large after a burst.
-        (_, true) => "seen",
-        _ => "measured",
+pub(super) fn rate_known(link: &Link) -> &'static str {
+    match link.rate_known() {
+        Known::Nothing => "unknown",
+        Known::Seen => "seen",
+        Known::Measured => "measured",
     }
 }
 
@@ -162,6 +162,7 @@ fn part_name(part: Part) -> &'static str {
         Part::Admitted => "admitted",
         Part::Behind => "behind",
         Part::Pulls => "pulls",
+        Part::Late => "late",
         Part::Barred(_) => "barred",
     }
 }

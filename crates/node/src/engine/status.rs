@@ -291,7 +291,7 @@ fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
         status_of_peer: status_name(l.status_of_peer).to_owned(),
         mtu: l.mtu.current(),
         rtt_ns: (l.rtt.srtt().0, l.rtt.min().0),
-        rate_bytes_per_s: l.window.rate_bytes_per_s(),
+        rate_bytes_per_s: l.pace.bytes_per_s(),
         window_bytes: (l.window.cwnd(), l.sent.inflight_bytes()),
         packets: (
             l.stats.packets_sent,

@@ -176,6 +176,8 @@ pub struct NewTrain {
     pub items: Vec<(u8, Item)>,
     /// The even part, if any.
     pub extent: Option<Extent>,
+    /// How long it is expected to take, where another link could help.
+    pub expected: Duration,
 }
 
 /// What an acknowledgement told.
@@ -204,7 +206,6 @@ pub struct Sent {
     inflight_packets: u64,
     reorder: u64,
     last_sent_at: Instant,
-    expected: Duration,
 }
 
 /// Initial packet threshold (RFC 9002 §6.1.1).
@@ -222,7 +223,6 @@ impl Default for Sent {
             inflight_packets: 0,
             reorder: REORDER_MIN,
             last_sent_at: Instant::ZERO,
-            expected: Duration::ZERO,
         }
     }
 }
@@ -283,7 +283,7 @@ impl Sent {
             packet_bytes: train.packet_bytes,
             last_bytes: train.last_bytes,
             sent_at: now,
-            expected: self.expected,
+            expected: train.expected,
             acked: 0,
             lost: 0,
             items: train.items,
@@ -446,11 +446,6 @@ impl Sent {
             }
         }
         packets
-    }
-
-    /// Trains that are pushed from now on are expected to take so long.
-    pub fn expect(&mut self, span: Duration) {
-        self.expected = span;
     }
 
     /// When the oldest train was sent of which something is unacknowledged and that was not copied, and how long it was

@@ -35,14 +35,20 @@ fn deliver(link: &mut Link, rate: u64) {
         let rx_bytes = n * 1_024 * (rate / 1_000_000);
         let sample =
             AckSample { rx_bytes, rx_clock: at.stamp(), inflight_before: 1 << 20, ..Default::default() };
-        link.window.on_ack(at, sample);
+        link.on_ack(at, &sample);
     }
-    assert_eq!(link.window.rate_bytes_per_s(), rate);
+    assert_eq!((link.window.rate_bytes_per_s(), link.pace.bytes_per_s()), (rate, rate));
 }
 
 fn send(link: &mut Link, packets: u8, bytes: u16) {
-    let train =
-        NewTrain { count: packets, packet_bytes: bytes, last_bytes: bytes, items: vec![], extent: None };
+    let train = NewTrain {
+        count: packets,
+        packet_bytes: bytes,
+        last_bytes: bytes,
+        items: vec![],
+        extent: None,
+        expected: Duration::ZERO,
+    };
     link.sent.push(NOW, train);
 }
 

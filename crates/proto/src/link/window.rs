@@ -20,14 +20,6 @@ const INITIAL_PACKET_BYTES: u64 = 1_200;
 const QUEUE_TARGET: Duration = Duration::us(500);
 /// Shortest round, and shortest span of a rate sample: below it, batching is all one would measure.
 const ROUND_MIN: Duration = Duration::ms(1);
-/// What was measured under load counts more than bursts for so long.
-const LOADED_SPAN: Duration = Duration::s(1);
-/// What was learnt of a rate is forgotten after this long without anything new.
-const FORGET_SPAN: Duration = Duration::s(10);
-/// With fewer packets in flight nobody can tell a path that is busy from a machine that stood still.
-const BEHIND_PACKETS: u64 = 4;
-/// Bursts of no more packets tell nothing of the rate.
-const BURST_PACKETS_MIN: u64 = 2;
 /// Rates are remembered for this long, or for ten round trips.
 const RATE_SPAN: Duration = Duration::ms(100);
 /// Rounds without growth of the rate that end the start-up.
@@ -95,10 +87,6 @@ pub struct Window {
     rtt_min: Duration,
     rate: MaxFilter,
     rate_mean: u64,
-    /// When the rate was last measured while the path was busy.
-    loaded_at: Option<Instant>,
-    /// When anything was last learnt of it.
-    learnt_at: Instant,
     reference: Option<Reference>,
     round: Round,
     rounds: u64,
@@ -114,8 +102,6 @@ struct Reference {
     rx_bytes: u64,
     rx_clock: u32,
     app_limited: bool,
-    /// The path is busy from here until the next acknowledgement.
-    behind: bool,
 }
 
 /// The round under way.
@@ -163,8 +149,6 @@ impl Window {
             rtt_min: Duration::ZERO,
             rate: MaxFilter::default(),
             rate_mean: 0,
-            loaded_at: None,
-            learnt_at: Instant::ZERO,
             reference: None,
             round: Round::new(Instant::ZERO, cwnd),
             rounds: 0,
@@ -221,18 +205,14 @@ impl Window {
         self.packet_bytes = packet_bytes as u64;
     }
 
-    /// Takes in an acknowledgement of new packets.
-    pub fn on_ack(&mut self, now: Instant, sample: AckSample) {
+    /// Takes in an acknowledgement of new packets. Returns what the path delivers, if this completed a measurement during
+    /// which the window was full.
+    pub fn on_ack(&mut self, now: Instant, sample: &AckSample) -> Option<u64> {
         self.rtt_min = sample.rtt_min;
         let app_limited = sample.app_limited || sample.inflight_before < self.cwnd / 2;
         self.loss.acked_bytes += sample.acked_bytes;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
-        self.sample_rate(now, &sample, app_limited);
-        self.sample_burst(now, &sample);
-        if now.since(self.learnt_at) >= FORGET_SPAN {
-            // Who is thought to be slow is given nothing from which the contrary could be learnt.
-            (self.rate, self.rate_mean) = (MaxFilter::default(), 0);
-        }
+        let full = self.sample_rate(now, sample, app_limited);
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
             self.cwnd =
                 (self.cwnd + sample.acked_bytes).min(2 * self.round.cwnd_at_start).min(self.window_max);
@@ -241,6 +221,7 @@ impl Window {
             self.end_round(now);
         }
         self.apply_model();
+        full.then(|| self.rate_bytes_per_s())
     }
 
     /// Takes in that `packets` were declared lost, with `inflight` bytes in flight just before. Losses that the local
@@ -276,65 +257,36 @@ impl Window {
         (PACKETS_MIN * self.packet_bytes).min(self.window_max)
     }
 
-    /// A rate sample ends once it spans a round trip and the shortest round; with nothing to send on a path that is behind,
-    /// once it spans two of those.
-    fn sample_rate(&mut self, now: Instant, sample: &AckSample, app_limited: bool) {
-        let (rx_bytes, rx_clock, behind) = (sample.rx_bytes, sample.rx_clock, self.is_behind(sample));
+    /// A rate sample ends once it spans a round trip and the shortest round. Returns whether one ended that the application
+    /// did not hold back.
+    fn sample_rate(&mut self, now: Instant, sample: &AckSample, app_limited: bool) -> bool {
         let Some(reference) = &mut self.reference else {
-            self.reference = Some(Reference { rx_bytes, rx_clock, app_limited: false, behind });
-            return;
+            self.reference =
+                Some(Reference { rx_bytes: sample.rx_bytes, rx_clock: sample.rx_clock, app_limited: false });
+            return false;
         };
-        if reference.app_limited && behind && !reference.behind {
-            *reference = Reference { rx_bytes, rx_clock, app_limited: false, behind };
-            return;
-        }
-        reference.app_limited |= app_limited && !reference.behind;
-        let span = Duration::between_stamps(rx_clock, reference.rx_clock);
-        let least =
-            if reference.behind && app_limited { ROUND_MIN.times(2) } else { sample.rtt.max(ROUND_MIN) };
+        reference.app_limited |= app_limited;
+        let span = Duration::between_stamps(sample.rx_clock, reference.rx_clock);
         // An acknowledgement that was overtaken tells an earlier clock: not a span, as a wrapped one is not.
-        if span < least || span > Duration::s(60) {
-            reference.behind &= behind;
-            return;
+        if span < sample.rtt.max(ROUND_MIN) || span > Duration::s(60) {
+            return false;
         }
-        let bytes = rx_bytes.saturating_sub(reference.rx_bytes);
+        let bytes = sample.rx_bytes.saturating_sub(reference.rx_bytes);
         let rate = bytes.saturating_mul(1_000_000) / span.as_us();
         let limited = reference.app_limited;
-        self.reference = Some(Reference { rx_bytes, rx_clock, app_limited: app_limited && !behind, behind });
+        self.reference =
+            Some(Reference { rx_bytes: sample.rx_bytes, rx_clock: sample.rx_clock, app_limited });
         self.round.rate = self.round.rate.max(rate);
         self.round.app_limited |= limited;
-        // Of a link that had nothing to send it tells nothing: the time without work is in it.
-        if !limited {
-            (self.loaded_at, self.learnt_at) = (Some(now), now);
+        if !limited || rate > self.rate.max() {
             self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
+        }
+        if !limited || rate > self.rate_mean {
             let memory = Duration::ms(10).max(sample.rtt_min.times(4)).as_us();
             let (old, span_us) = (self.rate_mean.saturating_mul(memory), span.as_us().min(memory));
             self.rate_mean = old.saturating_add(rate.saturating_mul(span_us)) / (memory + span_us);
         }
-    }
-
-    /// What was acknowledged arrived since the first of it was sent, so the path is as fast at least: all that is known
-    /// of a link that carries lone messages. A packet or two tell of the round trip and not of the rate, and a shaper
-    /// lets the first ones pass faster than it goes on: what was measured under load holds against that.
-    fn sample_burst(&mut self, now: Instant, sample: &AckSample) {
-        let few = sample.acked_bytes <= BURST_PACKETS_MIN * self.packet_bytes;
-        if few
-            || sample.took == Duration::ZERO
-            || self.loaded_at.is_some_and(|at| now.since(at) < LOADED_SPAN)
-        {
-            return;
-        }
-        let rate = sample.acked_bytes.saturating_mul(1_000_000_000) / sample.took.0;
-        self.learnt_at = now;
-        self.rate.add(now, rate, RATE_SPAN.max(sample.rtt_min.times(10)));
-        self.rate_mean = self.rate.max();
-    }
-
-    /// Whether packets wait in the path for longer than we want, with more behind them: then it is busy until the next
-    /// acknowledgement, whatever else there is to send.
-    fn is_behind(&self, sample: &AckSample) -> bool {
-        let left = sample.inflight_before.saturating_sub(sample.acked_bytes);
-        sample.rtt > sample.rtt_min + self.queue_target.times(2) && left >= BEHIND_PACKETS * self.packet_bytes
+        !limited
     }
 
     fn end_round(&mut self, now: Instant) {

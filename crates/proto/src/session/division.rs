@@ -5,31 +5,45 @@
 
 use super::Session;
 use super::serving::Serving;
+use crate::id::LinkId;
 use crate::limits;
 use crate::link::Link;
 use crate::time::Duration;
 use arrayvec::ArrayVec;
 
-/// Works that are looked at to find out how much waits: with more there is no end in sight.
+/// Works that are looked at to find out how much waits, and bytes: with more there is no end in sight.
 const WORKS_MAX: usize = 32;
+const BYTES_MAX: u64 = 8 << 20;
 /// Links whose rates differ by no more than this factor are alike.
 const ALIKE: u64 = 2;
+/// A link that is so many times slower than the best one takes no part: it could shorten a message by that part, but
+/// keeps it waiting many times as long where it is slower than thought.
+const SLOW: u64 = 16;
 /// A link that is later than the others by more than this is not waited for while much else is to be sent: if it is
 /// thought to be slower than it is, nobody would ever find out.
 const SPREAD_MAX: Duration = Duration::ms(4);
 
 /// A link as the division sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Candidate {
+pub(super) struct Candidate {
     /// In how long a byte arrives that it takes now.
-    delay_ns: u64,
-    bytes_per_s: u64,
+    pub delay_ns: u64,
+    pub bytes_per_s: u64,
     packet_bytes: u64,
 }
 
 impl Candidate {
+    /// `hope`: see [`Link::hope`].
+    pub(super) fn of(link: &Link, hope: u64) -> Candidate {
+        Candidate {
+            delay_ns: link.delay(0, hope).0,
+            bytes_per_s: link.rate(hope),
+            packet_bytes: link.mtu.current() as u64,
+        }
+    }
+
     /// What it moves in that time.
-    fn moves(&self, span_ns: u64) -> u64 {
+    pub(super) fn moves(&self, span_ns: u64) -> u64 {
         (self.bytes_per_s as u128 * span_ns as u128 / 1_000_000_000) as u64
     }
 
@@ -41,7 +55,7 @@ impl Candidate {
 
 /// In how long `bytes` have arrived if the links share them so that all finish together: the level to which water
 /// rises in vessels whose floors are the delays and whose widths are the rates.
-fn level_ns(candidates: &[Candidate], bytes: u64) -> u64 {
+pub(super) fn level_ns(candidates: &[Candidate], bytes: u64) -> u64 {
     let mut sorted: ArrayVec<Candidate, { limits::LINKS_MAX }> = candidates.iter().copied().collect();
     sorted.sort_unstable_by_key(|c| c.delay_ns);
     let (mut rates, mut floors, mut level) = (0u128, 0u128, u128::MAX);
@@ -76,7 +90,7 @@ fn are_alike(candidates: &[Candidate]) -> bool {
     rates().min().unwrap_or(0).saturating_mul(ALIKE) >= rates().max().unwrap_or(0)
 }
 
-/// So much must wait that no link could take a piece too many.
+/// With so much waiting a piece too many for a link would not matter yet.
 fn plenty_bytes(candidates: &[Candidate], trains_bytes: u64, queue: Duration) -> u64 {
     let delays = || candidates.iter().map(|c| c.delay_ns);
     let spread_ns = delays().max().unwrap_or(0) - delays().min().unwrap_or(0);
@@ -84,42 +98,66 @@ fn plenty_bytes(candidates: &[Candidate], trains_bytes: u64, queue: Duration) ->
     trains_bytes + moved
 }
 
+/// Links that divide the end of what waits, as one of the links that serve sees it.
+struct Division {
+    candidates: ArrayVec<Candidate, { limits::LINKS_MAX }>,
+    /// Which of them it is; `None`: it is too slow to be one.
+    which: Option<usize>,
+    plenty_bytes: u64,
+}
+
 impl Session {
     /// Bytes of large messages that link `index` may take now, however much room it has.
     pub(super) fn share_of(&self, index: usize) -> u64 {
+        let Some(division) = self.division(index) else { return u64::MAX };
+        let waiting = self.waiting_bytes();
+        if waiting >= BYTES_MAX {
+            return u64::MAX;
+        }
+        let Some(which) = division.which else { return 0 };
+        let share = share(&division.candidates, which, waiting);
+        if waiting >= division.plenty_bytes {
+            return share;
+        }
+        // What is bound late goes by what the links have done meanwhile, and not by what was expected of them.
+        let (link, own) = (&self.links[index], division.candidates[which]);
+        let reach_ns = (link.rtt.min() + link.window.queue_target().times(2)).0;
+        let reach = own.moves(reach_ns).max(own.packet_bytes);
+        share.min(reach.saturating_sub(link.sent.inflight_bytes()))
+    }
+
+    /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
+    pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
+        let takes = |d: &Division| d.which.is_some_and(|which| share(&d.candidates, which, bytes) > 0);
+        bytes < BYTES_MAX && self.division(index).is_some_and(|division| !takes(&division))
+    }
+
+    /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike.
+    fn division(&self, index: usize) -> Option<Division> {
         let serving = Serving::of(&self.links);
         let served = || self.links.iter().filter(|l| serving.includes(l));
         if served().nth(1).is_none() || !serving.includes(&self.links[index]) {
-            return u64::MAX;
+            return None;
         }
         let hope = serving.hope(&self.links);
-        let candidates: ArrayVec<Candidate, { limits::LINKS_MAX }> = served()
-            .map(|link| Candidate {
-                delay_ns: link.delay(0, hope).0,
-                bytes_per_s: link.rate(hope),
-                packet_bytes: link.mtu.current() as u64,
-            })
-            .collect();
-        if are_alike(&candidates) {
-            return u64::MAX;
+        let all: ArrayVec<(LinkId, Candidate), { limits::LINKS_MAX }> =
+            served().map(|link| (link.spec.id, Candidate::of(link, hope))).collect();
+        let best = all.iter().map(|(_, c)| c.bytes_per_s).max().unwrap_or(0);
+        let part = |(_, c): &&(LinkId, Candidate)| c.bytes_per_s.saturating_mul(SLOW) >= best;
+        let candidates = all.iter().filter(part).map(|(_, c)| *c).collect::<ArrayVec<_, _>>();
+        let link = &self.links[index];
+        let which = all.iter().filter(part).position(|(id, _)| *id == link.spec.id);
+        if which.is_some() && are_alike(&candidates) {
+            return None;
         }
         let trains_bytes = served().map(Link::train_bytes).sum();
-        let queue = self.links[index].window.queue_target();
-        let plenty = plenty_bytes(&candidates, trains_bytes, queue);
-        let waiting = self.waiting_bytes(plenty);
-        if waiting >= plenty {
-            return u64::MAX;
-        }
-        let link = &self.links[index];
-        let which = served().position(|l| l.spec.id == link.spec.id).unwrap_or(0);
-        // What is bound late goes by what the links have done meanwhile, and not by what was expected of them.
-        let reach =
-            candidates[which].moves((link.rtt.min() + queue.times(2)).0).max(candidates[which].packet_bytes);
-        share(&candidates, which, waiting).min(reach.saturating_sub(link.sent.inflight_bytes()))
+        let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
+        Some(Division { candidates, which, plenty_bytes })
     }
 
-    /// Bytes that wait to be sent, as far as `enough`.
-    fn waiting_bytes(&self, enough: u64) -> u64 {
+    /// Bytes that wait to be sent; `BYTES_MAX` or more: no end is in sight.
+    fn waiting_bytes(&self) -> u64 {
+        let enough = BYTES_MAX;
         let mut bytes = 0;
         for (looked, (_, transfer)) in self.sending.transfers.iter().enumerate() {
             bytes += transfer.waiting_bytes();
@@ -149,6 +187,17 @@ mod tests {
 
     fn shares(candidates: &[Candidate], bytes: u64) -> Vec<u64> {
         (0..candidates.len()).map(|which| share(candidates, which, bytes)).collect()
+    }
+
+    #[test]
+    fn links_that_begin_before_the_end_are_done_together() {
+        let done_us = |links: &[Candidate], bytes| level_ns(links, bytes) / 1_000;
+        // 100 Mbit/s move 12.5 bytes in a microsecond.
+        assert_eq!(done_us(&[link(100, 0)], 125_000), 10_000);
+        assert_eq!(done_us(&[link(100, 2_000)], 125_000), 12_000);
+        assert_eq!(done_us(&[link(100, 0), link(300, 0)], 500_000), 10_000);
+        assert_eq!(done_us(&[link(100, 10_000), link(100, 0)], 250_000), 15_000);
+        assert_eq!(done_us(&[link(100, 10_000), link(100, 0)], 125_000), 10_000, "the other begins too late");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::{Cx, Notice, Session};
 use crate::address::MediaAddress;
 use crate::event::Event;
 use crate::id::{BearerId, LinkId};
+use crate::link::pace::Pace;
 use crate::link::state::{LinkEvent, LinkState, Transition};
 use crate::time::Instant;
 use crate::wire::{self, LinkStatus, ProbeKind, ProbeReply};
@@ -75,6 +76,7 @@ impl Session {
             Probation => {
                 link.pto_count = 0;
                 link.window.probation(cx.now);
+                link.pace = Pace::default();
             }
             Up => {
                 link.pto_count = 0;

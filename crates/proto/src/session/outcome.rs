@@ -54,9 +54,9 @@ impl Session {
                 link.stats.packets_lost_spuriously += told.spurious;
                 link.sent.on_spurious_loss();
             }
-            link.window.on_ack(
+            link.on_ack(
                 cx.now,
-                AckSample {
+                &AckSample {
                     acked_bytes: told.bytes,
                     rx_bytes: ack.rx_bytes,
                     rx_clock: ack.rx_clock,

@@ -2,10 +2,12 @@
 //! them, and a prediction made of what they are made of.
 
 use super::Session;
+use super::division::{Candidate, level_ns};
 use super::schedule::{admits, offer};
 use super::serving::{Obstacle, Serving};
 use crate::id::LinkId;
 use crate::limits;
+use crate::link::pace::Known;
 use crate::link::{Expected, Link};
 use crate::time::Duration;
 
@@ -31,6 +33,8 @@ pub enum Part {
     Behind,
     /// It pulls pieces when it has room.
     Pulls,
+    /// It would pull pieces, but deliver less than half a packet before the others, which are far faster, are done.
+    Late,
     /// Something keeps it from messages.
     Barred(Obstacle),
 }
@@ -95,7 +99,7 @@ impl Session {
         let choice = self.schedule.pick(&self.links, bytes);
         let small: Vec<Part> =
             (0..self.links.len()).map(|index| self.small_part(choice, index, bytes)).collect();
-        let large = || self.links.iter().map(|link| self.large_part(link)).collect();
+        let large = || (0..self.links.len()).map(|index| self.large_part(index, bytes)).collect();
         let parts = if way == Way::Small { small.clone() } else { large() };
         let (shares, sending) = match way {
             Way::Small => self.go_alone(&parts, bytes),
@@ -129,8 +133,12 @@ impl Session {
     }
 
     /// What a link has to do with a large one. A window that is full has room again soon.
-    fn large_part(&self, link: &Link) -> Part {
-        Serving::of(&self.links).obstacle(link).map_or(Part::Pulls, Part::Barred)
+    fn large_part(&self, index: usize, bytes: u64) -> Part {
+        match Serving::of(&self.links).obstacle(&self.links[index]) {
+            Some(obstacle) => Part::Barred(obstacle),
+            None if self.is_late_for(index, bytes) => Part::Late,
+            None => Part::Pulls,
+        }
     }
 
     /// A message that goes by one link. If several would take it, it is the one that is asked first: then it takes no longer
@@ -155,17 +163,16 @@ impl Session {
         if pulling().next().is_none() || !pulling().all(is_measured) {
             return (unknown(), None);
         }
-        let racer = |(link, part): (&Link, &Part)| {
-            let rate = if part.takes() { link.rate(self.hope()) } else { 0 };
-            (link.delay(0, self.hope()), rate)
-        };
-        let racers: Vec<(Duration, u64)> = self.links.iter().zip(parts).map(racer).collect();
-        let done = finish(&racers, bytes);
-        if pulling().count() > 1 && pulling().any(|link| link.window.is_starting()) {
-            return (unknown(), Some(done));
+        let candidates: Vec<Candidate> = pulling().map(|link| Candidate::of(link, self.hope())).collect();
+        let done_ns = level_ns(&candidates, bytes);
+        let done = Some(Duration(done_ns));
+        if pulling().count() > 1 && pulling().any(|link| link.rate_known() != Known::Measured) {
+            return (unknown(), done);
         }
-        let share = |&(begin, rate): &(Duration, u64)| Some(bytes_in(done - begin, rate).min(bytes));
-        (racers.iter().map(share).collect(), Some(done))
+        let share = |own: Candidate| own.moves(done_ns.saturating_sub(own.delay_ns)).min(bytes);
+        let mut shares = candidates.into_iter().map(share);
+        let of_part = |part: &Part| Some(if part.takes() { shares.next().unwrap_or(0) } else { 0 });
+        (parts.iter().map(of_part).collect(), done)
     }
 
     /// There by the link that small messages take, and back by the same, as far as it is for us to know.
@@ -180,53 +187,4 @@ impl Session {
 /// any time else.
 fn is_measured(link: &Link) -> bool {
     link.rtt.has_sample() && link.has_measured_rate()
-}
-
-/// Bytes that a rate moves in a span.
-fn bytes_in(span: Duration, rate_bytes_per_s: u64) -> u64 {
-    (span.0 as u128 * rate_bytes_per_s as u128 / 1_000_000_000) as u64
-}
-
-/// When links that begin to deliver at some time, each at its rate, are done together: those that begin before the end
-/// have a share.
-fn finish(racers: &[(Duration, u64)], bytes: u64) -> Duration {
-    let mut by_begin: Vec<(Duration, u64)> = racers.iter().copied().filter(|(_, rate)| *rate > 0).collect();
-    by_begin.sort_unstable();
-    let (mut rates, mut late, mut done) = (0u128, 0u128, Duration(u64::MAX));
-    for (begin, rate) in by_begin {
-        if begin >= done {
-            break;
-        }
-        rates += rate as u128;
-        late += rate as u128 * begin.0 as u128;
-        let done_ns = (bytes as u128 * 1_000_000_000 + late) / rates;
-        done = Duration(u64::try_from(done_ns).unwrap_or(u64::MAX));
-    }
-    done
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MB: u64 = 1_000_000;
-
-    #[test]
-    fn links_that_begin_before_the_end_share_by_their_rates() {
-        let ms = Duration::ms;
-        let finish = |racers: &[(Duration, u64)], bytes| finish(racers, bytes);
-        assert_eq!(finish(&[(ms(0), 100 * MB)], MB), ms(10));
-        assert_eq!(finish(&[(ms(2), 100 * MB)], MB), ms(12));
-        assert_eq!(finish(&[(ms(0), 100 * MB), (ms(0), 300 * MB)], 4 * MB), ms(10));
-        // 1.5 MB and 0.5 MB.
-        assert_eq!(finish(&[(ms(10), 100 * MB), (ms(0), 100 * MB)], 2 * MB), ms(15));
-        assert_eq!(finish(&[(ms(10), 100 * MB), (ms(0), 100 * MB)], MB), ms(10), "the other begins too late");
-        assert_eq!(finish(&[(ms(0), 0), (ms(1), 100 * MB)], MB), ms(11), "one that takes no part");
-    }
-
-    #[test]
-    fn shares_are_what_each_moves_until_the_end() {
-        assert_eq!(bytes_in(Duration::ms(5), 100 * MB), 500_000);
-        assert_eq!(bytes_in(Duration(u64::MAX), 100), 1_844_674_407_370);
-    }
 }

@@ -198,7 +198,7 @@ pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Res
     match serving.obstacle(link) {
         Some(obstacle) => Err(obstacle),
         None if link.room() == 0 => Err(Obstacle::NoRoom),
-        None => Ok(link.delay(small_bytes(bytes), hope)),
+        None => Ok(link.delay(small_bytes(bytes), link.hope_for(bytes, hope))),
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
                 let at = now + Duration::us(1_024).times(ms);
                 let sample =
                     AckSample { rx_bytes: ms * 102_400, rx_clock: at.stamp(), ..AckSample::default() };
-                link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+                link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
             }
             link.rtt.sample(now, *rtt, Duration::ZERO);
             link
@@ -391,8 +391,14 @@ mod tests {
         assert_eq!(schedule.choose(&both, 1_500), Some(0));
         both[0].blocked = true;
         assert_eq!(schedule.choose(&both, 1_500), Some(1));
-        let filled =
-            NewTrain { count: 64, packet_bytes: 2_000, last_bytes: 2_000, items: vec![], extent: None };
+        let filled = NewTrain {
+            count: 64,
+            packet_bytes: 2_000,
+            last_bytes: 2_000,
+            items: vec![],
+            extent: None,
+            expected: Duration::ZERO,
+        };
         both[1].sent.push(Instant(1), filled);
         assert_eq!((both[1].room(), schedule.choose(&both, 1_500)), (0, Some(0)));
         assert_eq!(schedule.choose(&[], 1_500), None);

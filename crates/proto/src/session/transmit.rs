@@ -8,7 +8,7 @@ use crate::id::{BearerId, LinkId};
 use crate::limits;
 use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::train::{Train, TrainId};
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
 use crate::wire::{Header, PacketType, Probe, ProbeKind};
@@ -331,6 +331,7 @@ impl Session {
             self.release_early(cx, &items);
         }
         let shared = self.schedule.is_shared(cx.now);
+        let alone = self.links.len() == 1;
         let link = &mut self.links[index];
         if count == 0 {
             link.sent.recycle(items);
@@ -347,9 +348,9 @@ impl Session {
             if link.sent.is_empty() {
                 link.restart_pto(cx.now);
             }
-            let expected = link.delay(train.bytes as u64, limits::RATE_GUESS);
-            link.sent.expect(expected);
-            link.sent.push(cx.now, NewTrain { count, packet_bytes, last_bytes, items, extent });
+            let expected =
+                if alone { Duration::ZERO } else { link.delay(train.bytes as u64, limits::RATE_GUESS) };
+            link.sent.push(cx.now, NewTrain { count, packet_bytes, last_bytes, items, extent, expected });
         } else {
             link.sent.recycle(items);
             link.sent.skip(count as u64);

@@ -2,13 +2,14 @@
 
 use super::super::find::link_name;
 use super::super::show::us;
-use super::{percent, rate_known};
+use super::percent;
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::events::state_name;
 use polyrail_proto::id::LinkId;
 use polyrail_proto::limits::{EAGER_BYTES_MAX, SMALL_BYTES_MAX, SMALL_OVERDRAFT_BYTES};
 use polyrail_proto::link::Link;
+use polyrail_proto::link::pace::Known;
 use polyrail_proto::link::state::LinkState;
 use polyrail_proto::session::{LinkOutlook, Obstacle, Outlook, Part, Session, Way};
 use polyrail_proto::time::Duration;
@@ -102,7 +103,7 @@ impl Scene<'_> {
             None => "unknown",
             Some(_) if !takers.iter().all(|link| link.has_measured_rate()) => "assumed",
             Some(_) if self.outlook.way == Way::Small && takers.len() > 1 => "at-most",
-            Some(_) if takers.iter().all(|link| rate_known(link) == "measured") => "about",
+            Some(_) if takers.iter().all(|link| link.rate_known() == Known::Measured) => "about",
             Some(_) => "roughly",
         }
     }
@@ -120,10 +121,15 @@ impl Scene<'_> {
             Part::Admitted => self.admitted(link),
             Part::Behind => self.behind(told),
             Part::Pulls => self.pulls(link),
+            Part::Late => format!(
+                "would pull pieces, but before the others have delivered all of the message it would deliver half a packet at \
+                 most (its expected delay is {})",
+                span(told.expected.delay())
+            ),
             Part::Barred(obstacle) => self.barred(link, obstacle),
         };
         if told.offer.is_some() && self.outlook.way == Way::Small && !link.has_measured_rate() {
-            let rate = link.rate(self.session.hope());
+            let rate = link.rate(link.hope_for(self.bytes, self.session.hope()));
             text += &format!("; reckoned with {rate} bytes/s, as for a link of which nothing is known");
         }
         if told.part.takes() && link.state.state() == LinkState::Probation {
@@ -193,7 +199,9 @@ impl Scene<'_> {
     fn pulls(&self, link: &Link) -> String {
         let told = self.outlook.links.iter().find(|told| told.link == link.spec.id);
         let text = match told.and_then(|told| told.share_bytes) {
-            Some(0) => "may pull pieces, but what is in flight on it outlasts the message".to_owned(),
+            Some(0) => {
+                "may pull pieces, though the others could have delivered all of the message before".to_owned()
+            }
             Some(bytes) => format!("pulls pieces, about {bytes} bytes of it"),
             None => {
                 let sent = self.sent_percent(link).map_or_else(String::new, |percent| {
@@ -258,10 +266,10 @@ impl Scene<'_> {
 
 /// Why nothing can be said of shares.
 fn unknown_share(link: &Link) -> &'static str {
-    match (link.has_measured_rate(), link.window.is_starting()) {
-        (false, _) => "what it can deliver was not measured yet",
-        (true, true) => "its rate is only the largest that was seen yet",
-        (true, false) => "what another link can deliver is",
+    match link.rate_known() {
+        Known::Nothing => "what it can deliver was not measured yet",
+        Known::Seen => "its rate is only the largest that was seen of late",
+        Known::Measured => "what another link can deliver is",
     }
 }
 

@@ -4,7 +4,17 @@ fn bundle(sent: &mut Sent, now: Instant, packets: u8) -> u64 {
     let items = (0..packets)
         .map(|p| (p, Item::Messages { flow: 0, first: sent.next() + p as u64, count: 1 }))
         .collect();
-    sent.push(now, NewTrain { count: packets, packet_bytes: 1000, last_bytes: 500, items, extent: None })
+    sent.push(
+        now,
+        NewTrain {
+            count: packets,
+            packet_bytes: 1000,
+            last_bytes: 500,
+            items,
+            extent: None,
+            expected: Duration::ZERO,
+        },
+    )
 }
 
 fn numbers(log: &[Item]) -> Vec<u64> {
@@ -68,7 +78,14 @@ fn an_extent_comes_back_as_the_ranges_that_were_lost() {
     let extent = Extent { token: 7, packet: 1, offset: 100, first_len: 50, len: 100, end: 430 };
     sent.push(
         Instant(0),
-        NewTrain { count: 5, packet_bytes: 120, last_bytes: 100, items: vec![], extent: Some(extent) },
+        NewTrain {
+            count: 5,
+            packet_bytes: 120,
+            last_bytes: 100,
+            items: vec![],
+            extent: Some(extent),
+            expected: Duration::ZERO,
+        },
     );
     let mut log = vec![];
     sent.acknowledge(&[(4, 4), (2, 2)], |i| log.push(i)).unwrap();
@@ -99,7 +116,14 @@ fn a_train_taken_back_gives_its_numbers_back() {
 #[test]
 fn questions_without_an_answer_are_forgotten_and_messages_are_not() {
     let mut sent = Sent::default();
-    let question = || NewTrain { count: 1, packet_bytes: 48, last_bytes: 48, items: vec![], extent: None };
+    let question = || NewTrain {
+        count: 1,
+        packet_bytes: 48,
+        last_bytes: 48,
+        items: vec![],
+        extent: None,
+        expected: Duration::ZERO,
+    };
     (0..10).for_each(|n| _ = sent.push(Instant(n), question()));
     sent.forget_unanswered(Instant(6));
     assert_eq!((sent.inflight_bytes(), sent.trains.len()), (3 * 48, 3));
@@ -121,8 +145,14 @@ fn an_acknowledgement_of_the_future_is_a_violation() {
 /// `packets` packets of 100 bytes of one transfer, nothing else.
 fn extent(sent: &mut Sent, packets: u8) {
     let extent = Extent { token: 7, packet: 0, offset: 0, first_len: 100, len: 100, end: 6_400 };
-    let train =
-        NewTrain { count: packets, packet_bytes: 100, last_bytes: 100, items: vec![], extent: Some(extent) };
+    let train = NewTrain {
+        count: packets,
+        packet_bytes: 100,
+        last_bytes: 100,
+        items: vec![],
+        extent: Some(extent),
+        expected: Duration::ZERO,
+    };
     sent.push(Instant(0), train);
 }
 
@@ -139,7 +169,14 @@ fn any_run_of_packets_of_a_full_train_is_told_as_its_bytes() {
     // A packet in front of the even part carries none of it.
     let mut sent = Sent::default();
     let extent = Extent { token: 7, packet: 1, offset: 0, first_len: 10, len: 10, end: 20 };
-    let train = NewTrain { count: 3, packet_bytes: 10, last_bytes: 10, items: vec![], extent: Some(extent) };
+    let train = NewTrain {
+        count: 3,
+        packet_bytes: 10,
+        last_bytes: 10,
+        items: vec![],
+        extent: Some(extent),
+        expected: Duration::ZERO,
+    };
     sent.push(Instant(0), train);
     sent.acknowledge(&[(0, 0)], |item| panic!("{item:?}")).unwrap();
 }

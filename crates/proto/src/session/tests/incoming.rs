@@ -8,8 +8,14 @@ use crate::wire::Frame;
 /// Enters `packets` packets of `bytes` each as sent by the first link.
 pub(super) fn sent(session: &mut Session, packets: u8, bytes: u16) {
     let link = &mut session.links[0];
-    let train =
-        NewTrain { count: packets, packet_bytes: bytes, last_bytes: bytes, items: vec![], extent: None };
+    let train = NewTrain {
+        count: packets,
+        packet_bytes: bytes,
+        last_bytes: bytes,
+        items: vec![],
+        extent: None,
+        expected: Duration::ZERO,
+    };
     link.sent.push(NOW, train);
 }
 

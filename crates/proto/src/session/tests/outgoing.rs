@@ -80,7 +80,7 @@ pub(super) fn make_fast(link: &mut Link) {
             rx_clock: at.stamp(),
             ..AckSample::default()
         };
-        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
     }
     assert_eq!(link.train_bytes(), limits::TRAIN_BYTES_MAX as u64);
 }
@@ -89,7 +89,14 @@ pub(super) fn make_fast(link: &mut Link) {
 pub(super) fn fill_window(link: &mut Link, mut bytes: u64) {
     while bytes > 0 {
         let last_bytes = bytes.min(60_000) as u16;
-        let train = NewTrain { count: 1, packet_bytes: last_bytes, last_bytes, items: vec![], extent: None };
+        let train = NewTrain {
+            count: 1,
+            packet_bytes: last_bytes,
+            last_bytes,
+            items: vec![],
+            extent: None,
+            expected: Duration::ZERO,
+        };
         link.sent.push(NOW, train);
         bytes -= last_bytes as u64;
     }

@@ -1,6 +1,7 @@
 //! What is told of a message that is not sent yet, held against what becomes of it.
 
 use super::outgoing::*;
+use super::unequal::rates;
 use super::*;
 use crate::link::state::LinkState;
 use crate::link::window::AckSample;
@@ -21,7 +22,7 @@ fn fill(link: &mut Link) {
     for n in 5..=30 {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
         let sample = AckSample { rx_bytes: n << 19, rx_clock: at.stamp(), ..AckSample::default() };
-        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
     }
     assert!(!link.window.is_starting());
 }
@@ -201,4 +202,23 @@ fn what_was_never_measured_is_not_predicted() {
     session.links[1].rtt.sample(NOW, Duration::us(100), Duration::ZERO);
     assert_eq!(session.outlook(8).arrival, Some(Duration(50_064)), "the rate matters little");
     assert_eq!(session.outlook(1 << 20).arrival, None, "and now it does");
+}
+
+#[test]
+fn a_slow_link_is_told_to_be_late_for_what_the_others_deliver_before() {
+    let told = |mbit, bytes| {
+        let mut session = rates(&[1_000, mbit]);
+        let part = session.outlook(bytes).links[1].part;
+        send(&mut session, bytes);
+        let sent = poll(&mut session, 1).map(|(_, packets)| packets);
+        let payload_bytes: usize = sent.iter().flatten().map(Packet::payload_bytes).sum();
+        (part, payload_bytes > 0)
+    };
+    // In 480 us, 70 Mbit/s deliver three packets. A sixteenth is too little for anything.
+    assert_eq!(told(70, 60_000), (Part::Pulls, true));
+    assert_eq!(told(70, 17_000).0, Part::Pulls);
+    assert_eq!(told(62, 60_000), (Part::Late, false));
+    assert_eq!(told(25, 20_000), (Part::Late, false));
+    let session = rates(&[1_000, 25]);
+    assert_eq!(parts(&session, 64 << 20), [Part::Pulls, Part::Pulls]);
 }

@@ -11,14 +11,14 @@ fn deliver(link: &mut Link, mbit: u64) {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(ms);
         let rx_bytes = ms * mbit * 128;
         let sample = AckSample { rx_bytes, rx_clock: at.stamp(), ..AckSample::default() };
-        link.window.on_ack(at, AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
     }
-    assert_eq!(link.window.rate_bytes_per_s(), mbit * 125_000);
+    assert_eq!(link.pace.bytes_per_s(), mbit * 125_000);
     link.rtt.sample(NOW, Duration::us(100), Duration::ZERO);
 }
 
 /// A session with links that deliver so many Mbit/s.
-fn rates(mbit: &[u64]) -> Session {
+pub(super) fn rates(mbit: &[u64]) -> Session {
     let mut session = up(mbit.len());
     session.links.iter_mut().zip(mbit).for_each(|(link, mbit)| deliver(link, *mbit));
     session
