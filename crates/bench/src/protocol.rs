@@ -63,6 +63,11 @@ pub trait Protocol: Sync {
         Ok(())
     }
 
+    /// Whether it takes part where no protocols are named.
+    fn is_usual(&self) -> bool {
+        true
+    }
+
     /// Whether it can do this workload with messages of this size, which is enough for a number.
     ///
     /// # Errors
@@ -254,7 +259,7 @@ pub trait Pipe: Send {
 /// Every protocol that this build knows.
 pub fn all() -> Vec<&'static dyn Protocol> {
     let mut list: Vec<&'static dyn Protocol> = vec![
-        &polyrail::Polyrail,
+        &polyrail::ADAPTIVE,
         &polyrail::MESSAGES,
         &polyrail::BYTES,
         &polyrail::Multicast,
@@ -267,6 +272,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &mptcp::Mptcp,
         &sctp::Sctp,
     ];
+    list.extend(polyrail::POLICIES.iter().map(|p| p as &dyn Protocol));
     list.extend(tipc::ALL.map(|p| p as &dyn Protocol));
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);

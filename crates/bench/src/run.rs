@@ -176,7 +176,7 @@ fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
         None => Err(format!("no protocol is named `{name}`: there are {}", known())),
     };
     let selected: Vec<&dyn Protocol> = match plan.protocols.as_slice() {
-        [] => protocol::all(),
+        [] => protocol::all().into_iter().filter(|protocol| protocol.is_usual()).collect(),
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
     for name in plan.versus.iter().flat_map(|(a, b)| [a, b]) {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::size;
 use clap::{Args, ValueEnum};
-use polyrail::config::{Config, Profile, Wait};
+use polyrail::config::{Config, Policy, Profile, Wait};
 use std::path::PathBuf;
 
 /// Settings of the node; a flag overrides the file.
@@ -44,6 +44,10 @@ pub struct NodeArgs {
     /// Which side compromises take
     #[arg(long)]
     pub profile: Option<ProfileArg>,
+    /// How messages are shared among the links to a peer: adaptive, or, to be compared with it, static, one-way, round-robin,
+    /// mnc or mnc-rtt
+    #[arg(long, value_parser = parse_policy)]
+    pub policy: Option<Policy>,
     /// Most bytes to ask of the kernel for a socket's buffer
     #[arg(long, value_name = "BYTES", value_parser = size::parse_bytes)]
     pub socket_buffer_max: Option<u64>,
@@ -106,12 +110,20 @@ impl NodeArgs {
         if let Some(profile) = self.profile {
             config = config.profile(profile.into());
         }
+        if let Some(policy) = self.policy {
+            config = config.policy(policy);
+        }
         if let Some(bytes) = self.socket_buffer_max {
             config = config.socket_buffer_max(bytes as usize);
         }
         config.validate()?;
         Ok(config)
     }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    let known = Policy::ALL.into_iter().find(|policy| policy.name() == text);
+    known.ok_or_else(|| format!("allowed: {}", Policy::ALL.map(Policy::name).join(", ")))
 }
 
 impl From<Waiting> for Wait {

@@ -15,6 +15,7 @@ pub use error::ConfigError;
 pub use interfaces::{INTERFACES_EXCLUDED, InterfaceRules};
 pub use peer::PeerName;
 
+pub use polyrail_proto::config::Policy;
 use polyrail_proto::id::NodeId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -150,6 +151,8 @@ pub struct Config {
     pub adaptive_spin: Duration,
     /// Delay or throughput.
     pub profile: Profile,
+    /// How messages are shared among the links to a peer.
+    pub policy: Policy,
     /// Sizes of the memory.
     pub memory: Memory,
     /// Largest message that `recv` accepts, in bytes.
@@ -185,6 +188,7 @@ impl Default for Config {
             wait: Wait::default(),
             adaptive_spin: Duration::from_micros(50),
             profile: Profile::default(),
+            policy: Policy::default(),
             memory: Memory::default(),
             message_bytes_max: 16 << 20,
             tolerance: Duration::from_millis(500),
@@ -298,6 +302,12 @@ impl Config {
     /// How long [`Wait::Adaptive`] polls before it sleeps.
     pub fn adaptive_spin(mut self, spin: Duration) -> Self {
         self.adaptive_spin = spin;
+        self
+    }
+
+    /// How messages are shared among the links to a peer.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 

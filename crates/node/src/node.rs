@@ -293,6 +293,7 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
     core.keepalive_idle = span(config.keepalive_idle);
     core.discovery = config.discovery;
     core.full_check = config.integrity == crate::config::Integrity::Full;
+    core.policy = config.policy;
     if config.profile == Profile::Throughput {
         core.queue_target = (Span::ms(1), Span::ms(6));
     }

@@ -6,6 +6,43 @@ use crate::mix::fnv1a;
 use crate::time::Duration;
 use arrayvec::ArrayString;
 
+/// How messages are shared among the links to a peer (protocol.md §5.11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Each link takes what it has room for, small messages the one that delivers them first. All others are there to be
+    /// compared with.
+    #[default]
+    Adaptive,
+    /// Each flow has its link.
+    Static,
+    /// Of the links, one end sends by every other one, and the other end by the rest.
+    OneWay,
+    /// Each message by the next link, large ones in equal parts by all.
+    RoundRobin,
+    /// By links that have nothing to do at either end, large messages in equal parts.
+    Mnc,
+    /// The same, and the peer is asked what its links do before each large message.
+    MncRtt,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 6] =
+        [Policy::Adaptive, Policy::Static, Policy::OneWay, Policy::RoundRobin, Policy::Mnc, Policy::MncRtt];
+
+    /// Its name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Adaptive => "adaptive",
+            Policy::Static => "static",
+            Policy::OneWay => "one-way",
+            Policy::RoundRobin => "round-robin",
+            Policy::Mnc => "mnc",
+            Policy::MncRtt => "mnc-rtt",
+        }
+    }
+}
+
 /// Settings of one node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -36,6 +73,8 @@ pub struct Config {
     pub discovery: bool,
     /// Packets carry a check over their payload too.
     pub full_check: bool,
+    /// How messages are shared among links.
+    pub policy: Policy,
     /// Largest message accepted for a port without its asking.
     pub auto_accept_bytes_max: u64,
     /// A fault to plant, for testing the tests.
@@ -60,6 +99,7 @@ impl Config {
             queue_target: (Duration::us(300), Duration::ms(1)),
             discovery: true,
             full_check: false,
+            policy: Policy::Adaptive,
             auto_accept_bytes_max: 4 << 20,
             #[cfg(feature = "planted")]
             planted: None,

@@ -18,6 +18,7 @@ mod notices;
 mod outcome;
 mod outlook;
 mod picture;
+mod policy;
 mod quiet;
 mod receive;
 mod schedule;
@@ -58,6 +59,7 @@ use control::Control;
 use credit::{GivenCredit, TakenCredit};
 use expiry::Deadlines;
 use multicast::Fans;
+use policy::Assigner;
 use quiet::Quiet;
 use schedule::Schedule;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -182,6 +184,10 @@ pub struct Session {
     sending: Sending,
     receiving: Receiving,
     schedule: Schedule,
+    /// Who decides by which link a message goes, if that is decided before.
+    policy: Option<Assigner>,
+    /// Whether the peer was told last that the bearer of a link is busy, and the number of the report.
+    told: (u32, u32),
     control: Control,
     connections: Connections,
     quiet: Quiet,
@@ -215,6 +221,7 @@ impl Session {
         config: &Config,
     ) -> Self {
         let tolerance = config.tolerance.max(peer.tolerance.min(limits::TOLERANCE_UNPROVED_MAX));
+        let policy = Assigner::new(config.policy, config.node < peer.node);
         Session {
             index,
             peer,
@@ -234,6 +241,8 @@ impl Session {
             sending: Sending::default(),
             receiving: Receiving::default(),
             schedule: Schedule::default(),
+            policy,
+            told: (0, 0),
             control: Control::default(),
             connections: Connections::default(),
             quiet: Quiet::default(),

@@ -1,10 +1,11 @@
 //! Large messages: announced, granted, then sent as extents that any link may carry (protocol.md §5.3).
 
 use crate::flow::send::Outgoing;
-use crate::id::{BufferId, PortId, TransferId};
+use crate::id::{BufferId, LinkId, PortId, TransferId};
 use crate::limits;
 use crate::ranges::RangeSet;
 use crate::wire;
+use arrayvec::ArrayVec;
 
 /// Bytes before the payload in a packet that carries a piece of a transfer and nothing else.
 pub const PIECE_HEAD_BYTES: usize = wire::HEADER_BYTES + wire::TransferFragment::HEADER_BYTES;
@@ -30,6 +31,25 @@ pub struct SendTransfer {
     cursor: u64,
     again: RangeSet,
     confirmed: RangeSet,
+    /// What each link is to carry, if that was decided.
+    parts: ArrayVec<Part, { limits::LINKS_MAX }>,
+}
+
+/// What one link is to carry of a transfer.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    link: LinkId,
+    cursor: u64,
+    end: u64,
+}
+
+/// What of a transfer is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stretch {
+    /// What was lost, then what no link was given.
+    Free,
+    /// The part of this number.
+    Part(usize),
 }
 
 impl SendTransfer {
@@ -45,6 +65,7 @@ impl SendTransfer {
             cursor: 0,
             again: RangeSet::new(),
             confirmed: RangeSet::new(),
+            parts: ArrayVec::new(),
         }
     }
 
@@ -61,23 +82,62 @@ impl SendTransfer {
 
     /// Whether something could be sent now.
     pub fn ready(&self) -> bool {
-        self.transfer.is_some() && (!self.again.is_empty() || self.cursor < self.granted)
+        let waits = !self.again.is_empty() || self.cursor < self.granted;
+        self.transfer.is_some() && (waits || self.part_for(|_| true).is_some())
     }
 
     /// Bytes that are to leave yet, also those that were not granted.
     pub fn waiting_bytes(&self) -> u64 {
-        self.message.len - self.cursor + self.again.bytes()
+        let parts = self.parts.iter().map(|part| part.end - part.cursor).sum::<u64>();
+        self.message.len - self.cursor + self.again.bytes() + parts
     }
 
-    /// Where the next stretch most likely begins, and how long it is.
-    pub fn next(&self) -> (u64, u64) {
+    /// Whether something must be sent again.
+    pub fn repeats(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Whether each link was given its part.
+    pub fn is_divided(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Gives what has not left yet to `links`, in equal parts that begin at multiples of `unit` bytes.
+    pub fn divide(&mut self, links: &[LinkId], unit: u64) {
+        let left = self.message.len - self.cursor;
+        let each = left.div_ceil(links.len().max(1) as u64).next_multiple_of(unit.max(1));
+        for &link in links.iter().take(limits::LINKS_MAX) {
+            let (cursor, end) = (self.cursor, self.message.len.min(self.cursor + each));
+            self.parts.push(Part { link, cursor, end });
+            self.cursor = end;
+        }
+    }
+
+    /// A part of which something may leave now and that is for a link that `allowed` names.
+    pub fn part_for(&self, allowed: impl Fn(LinkId) -> bool) -> Option<Stretch> {
+        let waits = |part: &Part| allowed(part.link) && part.cursor < part.end.min(self.granted);
+        self.parts.iter().position(waits).map(Stretch::Part)
+    }
+
+    /// Where what is sent next of `stretch` most likely begins, and how long it is.
+    pub fn next(&self, stretch: Stretch) -> (u64, u64) {
+        if let Stretch::Part(number) = stretch {
+            let part = self.parts[number];
+            return (part.cursor, part.end.min(self.granted).saturating_sub(part.cursor));
+        }
         let (start, end) = self.again.first().unwrap_or((self.cursor, self.granted));
         (start, end.saturating_sub(start))
     }
 
-    /// The next contiguous stretch, at most `max` bytes; what was lost goes first.
-    pub fn take(&mut self, max: u64) -> Option<(u64, u64)> {
+    /// What is sent next of `stretch`, at most `max` bytes; what was lost goes first.
+    pub fn take(&mut self, stretch: Stretch, max: u64) -> Option<(u64, u64)> {
         self.transfer?;
+        if let Stretch::Part(number) = stretch {
+            let part = &mut self.parts[number];
+            let (start, end) = (part.cursor, part.end.min(self.granted).min(part.cursor + max));
+            part.cursor = end.max(start);
+            return (start < end).then_some((start, end));
+        }
         while let Some((start, end)) = self.again.pop_first(max) {
             if let Some((from, to)) = self.confirmed.missing(start, end).into_iter().next() {
                 if to < end {
@@ -227,27 +287,27 @@ mod tests {
     #[test]
     fn nothing_leaves_before_the_grant_and_nothing_beyond_it() {
         let mut transfer = sending();
-        assert_eq!(transfer.take(100), None);
+        assert_eq!(transfer.take(Stretch::Free, 100), None);
         let mut cts = wire::Cts { token: 1, transfer: TransferId(9), granted: 150, done: 0 };
         transfer.grant(&cts);
-        assert_eq!(transfer.take(100), Some((0, 100)));
-        assert_eq!(transfer.take(100), Some((100, 150)));
-        assert_eq!(transfer.take(100), None);
+        assert_eq!(transfer.take(Stretch::Free, 100), Some((0, 100)));
+        assert_eq!(transfer.take(Stretch::Free, 100), Some((100, 150)));
+        assert_eq!(transfer.take(Stretch::Free, 100), None);
         cts.granted = 5000;
         transfer.grant(&cts);
-        assert_eq!(transfer.take(10_000), Some((150, 1000)));
+        assert_eq!(transfer.take(Stretch::Free, 10_000), Some((150, 1000)));
     }
 
     #[test]
     fn lost_bytes_go_first_and_confirmed_ones_are_left_out() {
         let mut transfer = sending();
         transfer.grant(&wire::Cts { token: 1, transfer: TransferId(9), granted: 1000, done: 0 });
-        transfer.take(600);
+        transfer.take(Stretch::Free, 600);
         transfer.repeat(100, 400);
         assert!(!transfer.confirm(200, 100));
-        assert_eq!(transfer.take(1000), Some((100, 200)));
-        assert_eq!(transfer.take(1000), Some((300, 500)));
-        assert_eq!(transfer.take(1000), Some((600, 1000)));
+        assert_eq!(transfer.take(Stretch::Free, 1000), Some((100, 200)));
+        assert_eq!(transfer.take(Stretch::Free, 1000), Some((300, 500)));
+        assert_eq!(transfer.take(Stretch::Free, 1000), Some((600, 1000)));
         assert!(!transfer.confirm(0, 200));
         assert!(transfer.confirm(300, 700));
     }

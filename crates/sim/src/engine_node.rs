@@ -68,6 +68,7 @@ fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
     config.host = spec.host;
     config.seed = spec.seed;
     config.tolerance = Duration::ns(plan.tolerance_ns);
+    config.policy = plan.policy;
     config.full_check = plan.full_check;
     let _ = config.name.try_push_str(&format!("node{}", spec.index));
     #[cfg(feature = "planted")]

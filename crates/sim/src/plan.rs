@@ -5,6 +5,7 @@ use crate::host::HostOptions;
 use crate::network::Conditions;
 use crate::queue::{MS, S, TimeNs};
 use crate::workload::WorkloadOptions;
+use polyrail_proto::config::Policy;
 
 /// After a cut has ended, so long may a link still be on probation.
 const READMISSION_NS: TimeNs = 300 * MS;
@@ -30,6 +31,8 @@ pub struct Plan {
     pub workload: WorkloadOptions,
     /// Silence after which a node is declared lost.
     pub tolerance_ns: TimeNs,
+    /// How nodes share messages among links.
+    pub policy: Policy,
     /// Whether packets carry a check over their payload.
     pub full_check: bool,
     /// Receive memory of a port, bytes.
@@ -58,6 +61,7 @@ impl Plan {
             faults: Vec::new(),
             workload: WorkloadOptions::default(),
             tolerance_ns: 500 * MS,
+            policy: Policy::Adaptive,
             full_check: false,
             rx_arena_bytes: 4 << 20,
             tx_arena_bytes: 4 << 20,

@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::queue::{MS, S, TimeNs, US};
 use crate::workload::{EAGER_BYTES, WorkloadOptions};
+use polyrail_proto::config::Policy;
 
 /// Fewest faults of a seed.
 pub const FAULTS_MIN: u64 = 3;
@@ -34,8 +35,14 @@ pub fn draw(seed: u64) -> Plan {
     multicast(&mut plan, &mut Prng::for_component(seed, "multicast", 0));
     provoke(&mut plan, &mut Prng::for_component(seed, "provocations", 0));
     prolong(&mut plan, &mut Prng::for_component(seed, "prolongation", 0));
+    plan.policy = draw_policy(&mut Prng::for_component(seed, "policy", 0));
     take_leave(&mut plan, &mut Prng::for_component(seed, "leave", 0));
     plan
+}
+
+/// Another policy than users get in a fifth of the seeds.
+fn draw_policy(prng: &mut Prng) -> Policy {
+    if prng.chance_ppm(200_000) { *prng.pick(&Policy::ALL) } else { Policy::Adaptive }
 }
 
 /// Connections in half of the seeds: few or many, and in some of them ones that carry much.

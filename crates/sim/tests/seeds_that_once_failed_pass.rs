@@ -32,6 +32,8 @@ const SEEDS: &[(u64, &str)] = &[
     (1_695, "copies of lost control frames that bred copies"),
     (20_542, "a piece kept back by what is refused until it is there"),
     (33_557, "the same, on many connections"),
+    (101, "a question to the peer whose answer was lost, and a transfer after it"),
+    (2_077, "the same, of a transfer that was given up"),
 ];
 
 #[test]

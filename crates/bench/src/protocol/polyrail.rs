@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrail::{
-    Class, Config, Destination, Node, Port, PortAddress, Scope, SendError, ServiceAddress, ServiceRange, Wait,
+    Class, Config, Destination, Node, Policy, Port, PortAddress, Scope, SendError, ServiceAddress,
+    ServiceRange, Wait,
 };
 
 pub(super) use cast::Multicast;
@@ -23,8 +24,48 @@ use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
 
-/// Polyrail over all links.
-pub(super) struct Polyrail;
+/// Polyrail over all links, which messages are shared among by `policy`.
+pub(super) struct Polyrail {
+    name: &'static str,
+    about: &'static str,
+    policy: Policy,
+}
+
+/// As programs get it.
+pub(super) static ADAPTIVE: Polyrail = Polyrail {
+    name: "polyrail",
+    about: "Polyrail over all links, unencrypted, one service bound by the receiver",
+    policy: Policy::Adaptive,
+};
+
+/// With the policies that it is to be compared with.
+pub(super) static POLICIES: [Polyrail; 5] = [
+    Polyrail {
+        name: "polyrail-static",
+        about: "Polyrail, each flow by a link of its own",
+        policy: Policy::Static,
+    },
+    Polyrail {
+        name: "polyrail-one-way",
+        about: "Polyrail, each link for one direction",
+        policy: Policy::OneWay,
+    },
+    Polyrail {
+        name: "polyrail-round-robin",
+        about: "Polyrail, each message by the next link, large ones in equal parts by all",
+        policy: Policy::RoundRobin,
+    },
+    Polyrail {
+        name: "polyrail-mnc",
+        about: "Polyrail, each message by a link that is free at both ends, large ones in equal parts by all of these",
+        policy: Policy::Mnc,
+    },
+    Polyrail {
+        name: "polyrail-mnc-rtt",
+        about: "The same, and the peer is asked before each large message",
+        policy: Policy::MncRtt,
+    },
+];
 
 /// The service that the receiver binds, one instance a flow; the testbed is private, so nobody else does.
 const SERVICE_TYPE: u32 = 1_000;
@@ -33,11 +74,15 @@ const TURN_MESSAGES_MAX: usize = 64;
 
 impl Protocol for Polyrail {
     fn name(&self) -> &'static str {
-        "polyrail"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "Polyrail over all links, unencrypted, one service bound by the receiver"
+        self.about
+    }
+
+    fn is_usual(&self) -> bool {
+        self.policy == Policy::Adaptive
     }
 
     fn striped(&self) -> bool {
@@ -45,18 +90,18 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(PolyrailListener::open(&embed(setup, "receiver", &[])?, setup)?))
+        Ok(Box::new(PolyrailListener::open(&self.embed(setup, "receiver", &[])?, setup)?))
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let pipe = PolyrailPipe::open(&embed(setup, "sender", &peers(address))?, setup)?;
+        let pipe = PolyrailPipe::open(&self.embed(setup, "sender", &peers(address))?, setup)?;
         pipe.find(timeout)?;
         Ok(Box::new(pipe))
     }
 
     fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
         let Some(first) = setups.first() else { return Ok(Vec::new()) };
-        let node = embed(first, "receiver", &[])?;
+        let node = self.embed(first, "receiver", &[])?;
         let listen =
             |setup| -> io::Result<Box<dyn Listener>> { Ok(Box::new(PolyrailListener::open(&node, setup)?)) };
         setups.iter().map(listen).collect()
@@ -64,7 +109,7 @@ impl Protocol for Polyrail {
 
     fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
         let Some(first) = flows.first() else { return Ok(Vec::new()) };
-        let node = embed(first.setup, "sender", &peers(first.address))?;
+        let node = self.embed(first.setup, "sender", &peers(first.address))?;
         let connect = |flow: &Flow| -> io::Result<Box<dyn Pipe>> {
             let pipe = PolyrailPipe::open(&node, flow.setup)?;
             pipe.find(timeout)?;
@@ -74,11 +119,11 @@ impl Protocol for Polyrail {
     }
 
     fn transactor(&self) -> Option<&dyn Transactor> {
-        Some(self)
+        self.is_usual().then_some(self)
     }
 
     fn caster(&self) -> Option<&dyn Caster> {
-        Some(self)
+        self.is_usual().then_some(self)
     }
 
     fn composes(&self) -> bool {
@@ -87,6 +132,12 @@ impl Protocol for Polyrail {
 
     fn has_classes(&self) -> bool {
         true
+    }
+}
+
+impl Polyrail {
+    fn embed(&self, setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
+        embed_with(config(setup, name, peers).policy(self.policy))
     }
 }
 
@@ -104,6 +155,14 @@ fn peers(address: &str) -> Vec<&str> {
 }
 
 fn embed(setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
+    embed_with(config(setup, name, peers))
+}
+
+fn embed_with(config: Config) -> io::Result<Arc<Node>> {
+    Ok(Arc::new(Node::embed(config).map_err(io::Error::other)?))
+}
+
+fn config(setup: &Setup, name: &str, peers: &[&str]) -> Config {
     let wait = match setup.wait {
         WaitMode::Spin => Wait::Spin,
         WaitMode::Adaptive => Wait::Adaptive,
@@ -119,7 +178,7 @@ fn embed(setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
     if let Some(bytes) = setup.socket_buffer_max {
         config = config.socket_buffer_max(bytes);
     }
-    Ok(Arc::new(Node::embed(config).map_err(io::Error::other)?))
+    config
 }
 
 /// Where a node can be reached on the setup's addresses.

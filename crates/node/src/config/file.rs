@@ -3,7 +3,7 @@
 //! Every key is optional here; what is missing keeps its default. Values are checked where the builder's are, in
 //! `Config::validate`; this file only finds the line to blame.
 
-use super::{Config, ConfigError, Integrity, Profile, Progress, Security, Wait};
+use super::{Config, ConfigError, Integrity, Policy, Profile, Progress, Security, Wait};
 use polyrail_proto::id::NodeId;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -43,6 +43,7 @@ struct File {
     wait: Option<Wait>,
     adaptive_spin_us: Option<u64>,
     profile: Option<Profile>,
+    policy: Option<String>,
     message_bytes_max: Option<usize>,
     tolerance_ms: Option<u64>,
     keepalive_ms: Option<u64>,
@@ -98,6 +99,7 @@ impl File {
         set(&mut c.wait, self.wait);
         set(&mut c.adaptive_spin, self.adaptive_spin_us.map(Duration::from_micros));
         set(&mut c.profile, self.profile);
+        set(&mut c.policy, self.policy.as_deref().map(parse_policy).transpose()?);
         set(&mut c.message_bytes_max, self.message_bytes_max);
         set(&mut c.tolerance, self.tolerance_ms.map(Duration::from_millis));
         set(&mut c.keepalive, self.keepalive_ms.map(Duration::from_millis));
@@ -116,6 +118,14 @@ fn set<T>(slot: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *slot = value;
     }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
+    let known = Policy::ALL.iter().find(|policy| policy.name() == text).copied();
+    known.ok_or_else(|| {
+        let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+        ConfigError::new("policy", format!("{text:?} is no policy"), names.join(", "))
+    })
 }
 
 fn parse_id(text: &str) -> Result<NodeId, ConfigError> {

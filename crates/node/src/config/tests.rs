@@ -44,6 +44,7 @@ fn every_key_reaches_its_setting() {
         wait = "spin"
         adaptive_spin_us = 7
         profile = "throughput"
+        policy = "round-robin"
         message_bytes_max = 99
         tolerance_ms = 1500
         keepalive_ms = 20
@@ -64,6 +65,7 @@ fn every_key_reaches_its_setting() {
         .wait(Wait::Spin)
         .adaptive_spin(Duration::from_micros(7))
         .profile(Profile::Throughput)
+        .policy(Policy::RoundRobin)
         .message_bytes_max(99)
         .tolerance(Duration::from_millis(1500))
         .keepalive(Duration::from_millis(20))

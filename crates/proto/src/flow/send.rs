@@ -5,7 +5,7 @@ mod held;
 
 use super::FlowKey;
 use crate::address::{ServiceAddress, ServiceRange};
-use crate::id::BufferId;
+use crate::id::{BufferId, LinkId};
 use crate::limits::{self, credit_cost};
 use crate::ranges::RangeSet;
 use crate::time::{Duration, Instant};
@@ -174,6 +174,8 @@ pub struct SendFlow {
     pub queued: bool,
     /// It stands in the list of those that wait for credit.
     pub starved: bool,
+    /// The link by which its next message goes, where that was decided.
+    pub by: Option<LinkId>,
     /// Its transfers with something to send: number of the message and token, oldest first.
     pub(crate) transfers: VecDeque<(u64, u32)>,
     /// They stand in their class's ring.
@@ -228,7 +230,13 @@ impl SendFlow {
             withdrawn: 0,
             held: VecDeque::new(),
             consumed: 0,
+            by: None,
         }
+    }
+
+    /// Whether something must be sent again.
+    pub fn repeats(&self) -> bool {
+        !self.again.is_empty()
     }
 
     /// Appends a message; returns its number.
@@ -371,6 +379,7 @@ impl SendFlow {
             _ => 0,
         };
         if self.cursor == 0 {
+            self.by = None;
             self.next += 1;
             self.skip_withdrawn();
         }

@@ -132,8 +132,12 @@ impl Session {
         bytes < BYTES_MAX && self.division(index).is_some_and(|division| !takes(&division))
     }
 
-    /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike.
+    /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike; or who
+    /// takes what was decided before.
     fn division(&self, index: usize) -> Option<Division> {
+        if self.policy.is_some() {
+            return None;
+        }
         let serving = Serving::of(&self.links);
         let served = || self.links.iter().filter(|l| serving.includes(l));
         if served().nth(1).is_none() || !serving.includes(&self.links[index]) {

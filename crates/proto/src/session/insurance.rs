@@ -18,7 +18,7 @@ const COPIES_BYTES: u64 = 256 << 10;
 impl Session {
     /// Has other links carry what is late on one, if nothing else waits to be sent.
     pub(super) fn insure(&mut self, cx: &Cx<'_>) {
-        if self.links.len() < 2 || !self.schedule.is_empty() {
+        if self.policy.is_some() || self.links.len() < 2 || !self.schedule.is_empty() {
             return;
         }
         let late = (0..self.links.len()).find(|&index| self.is_late(cx.now, index));

@@ -133,6 +133,11 @@ impl Session {
     }
 
     pub(super) fn on_probe_reply(&mut self, cx: &mut Cx<'_>, index: usize, reply: &ProbeReply) -> Taken {
+        if reply.kind == ProbeKind::State
+            && let Some(policy) = &mut self.policy
+        {
+            policy.on_answer();
+        }
         if reply.kind == ProbeKind::Join && self.links[index].spec.id == reply.about {
             self.link_event(cx, index, LinkEvent::Joined);
             self.last_proof_at = cx.now;

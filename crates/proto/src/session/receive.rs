@@ -182,7 +182,12 @@ impl Session {
                 self.closed_by_peer = Some(close.reason);
                 Taken::Yes
             }
-            Frame::BearerState(_) => Taken::Yes,
+            Frame::BearerState(state) => {
+                if let Some(policy) = &mut self.policy {
+                    policy.on_state(cx.now, state);
+                }
+                Taken::Yes
+            }
             Frame::TransferAbort(..) | Frame::Skipped(_) => {
                 cx.drops.skipped_frame += 1;
                 Taken::Yes

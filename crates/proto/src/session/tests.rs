@@ -7,6 +7,7 @@ mod moments;
 mod names;
 mod outgoing;
 mod outlook;
+mod policies;
 mod riders;
 mod shares;
 mod unequal;

@@ -110,8 +110,22 @@ impl Session {
             }
             until = until.min(self.speaks_at(index));
         }
+        if self.ask_for_states(cx.now) {
+            return self.poll_transmit(cx, bearer, train);
+        }
         self.quiet.note(cx.now, bearer, until);
         false
+    }
+
+    /// Has the peer asked what its links do, if a large message waits for that.
+    fn ask_for_states(&mut self, now: Instant) -> bool {
+        let wanted = self.policy.as_mut().is_some_and(|policy| policy.take_question(now));
+        let serving = Serving::of(&self.links);
+        if wanted && let Some(link) = self.links.iter_mut().find(|link| serving.includes(link)) {
+            link.probe = Some(ProbeKind::State);
+            self.quiet.stir();
+        }
+        wanted
     }
 
     /// Notes that nothing is left for `bearer`, if it is so: nearly always one train takes all there is.
@@ -155,8 +169,9 @@ impl Session {
         let room = if open { link.room() } else { 0 };
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
-        let small = open && !self.schedule.is_empty() && self.may_take_small(index);
-        let share = if room == 0 || self.schedule.is_empty() { 0 } else { self.share_of(index) };
+        let waits = !self.schedule.is_empty();
+        let small = open && waits && self.may_take_small(index);
+        let share = if room == 0 || !waits { 0 } else { self.share_of(index) };
         let budget = if share > 0 {
             room.min(self.links[index].train_bytes()).min(share).max(limit as u64)
         } else {
@@ -217,7 +232,7 @@ impl Session {
     }
 
     fn may_take_small(&mut self, index: usize) -> bool {
-        if self.links.len() == 1 {
+        if self.links.len() == 1 || self.policy.is_some() {
             return true;
         }
         let first = self.schedule.flows().next().and_then(|key| self.sending.flows.get(key));
@@ -259,6 +274,7 @@ impl Session {
                 fill.train.abandon_packet();
                 break;
             }
+            self.put_states(fill);
             let left = fill.room();
             let more = fill.rest.is_some() || (fill.budget > 0 && !self.schedule.is_empty());
             let goes_on = more

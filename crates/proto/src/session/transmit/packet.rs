@@ -6,11 +6,12 @@ use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::limits;
 use crate::link::send::Item;
+use crate::session::policy::{self, Assigner};
 use crate::session::schedule::Work;
 use crate::session::{Cx, Session};
 use crate::time::Instant;
-use crate::transfer::{self, SendTransfer};
-use crate::wire::{self, Fragment, Message, Multicast, TransferFragment};
+use crate::transfer::{self, SendTransfer, Stretch};
+use crate::wire::{self, BearerState, Fragment, Message, Multicast, TransferFragment};
 
 /// A packet with less room than this is full.
 const PACKET_FULL: usize = 32;
@@ -117,6 +118,33 @@ impl Session {
         }
     }
 
+    /// Which of our bearers are busy, if peers are told and it is news.
+    pub(super) fn put_states(&mut self, fill: &mut Fill<'_>) {
+        if !self.policy.as_ref().is_some_and(Assigner::tells) {
+            return;
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            let (state, bit) = (policy::state_of(link), 1 << index.min(31));
+            let is_busy = state == policy::BUSY;
+            if is_busy == (self.told.0 & bit != 0) || fill.room() < BearerState::BYTES {
+                continue;
+            }
+            self.told = (self.told.0 ^ bit, self.told.1.wrapping_add(1));
+            let report = BearerState {
+                bearer: link.spec.bearer,
+                tx_state: state,
+                rx_state: state,
+                tx_backlog: link.sent.inflight_bytes().min(u32::MAX as u64) as u32,
+                rx_backlog: 0,
+                rx_window: 0,
+                senders: 0,
+                rx_rate: 0,
+                seq: self.told.1,
+            };
+            fill.train.with_head(|head| report.emit(head));
+        }
+    }
+
     pub(super) fn put_messages(&mut self, fill: &mut Fill<'_>) {
         if let Some((next, end)) = fill.rest.take() {
             self.put_extent_rest(fill, next, end);
@@ -161,6 +189,11 @@ impl Session {
                 taken.waiting.push(key);
             }
             return Advance::Stay;
+        }
+        if let Some(policy) = &mut self.policy
+            && !policy.lets(fill.now, &self.links, flow, fill.link)
+        {
+            return Advance::Skip;
         }
         let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
         let allowed = if is_small { fill.small } else { fill.budget > 0 };
@@ -255,33 +288,43 @@ impl Session {
         }
     }
 
-    fn put_transfers(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
-        let Some(flow) = self.sending.flows.get_mut(key) else {
-            self.schedule.remove(class, index);
-            return Advance::Stay;
-        };
-        let Some(&(_, token)) = flow.transfers.front() else {
-            flow.transfers_queued = false;
-            self.schedule.remove(class, index);
-            return Advance::Stay;
-        };
-        let transfer = match self.sending.transfers.get_mut(token) {
-            Some(transfer) if transfer.ready() => transfer,
-            idle => {
-                if let Some(transfer) = idle {
-                    transfer.queued = false;
+    /// The oldest of a flow's transfers, if something of it may leave. `None`: there is none, and the entry of the ring is gone.
+    fn oldest_transfer(&mut self, class: Class, index: usize, key: u32) -> Option<u32> {
+        let flow = self.sending.flows.get_mut(key);
+        if let Some(flow) = flow {
+            while let Some(&(_, token)) = flow.transfers.front() {
+                match self.sending.transfers.get_mut(token) {
+                    Some(transfer) if transfer.ready() => return Some(token),
+                    Some(idle) => idle.queued = false,
+                    None => {}
                 }
                 flow.transfers.pop_front();
-                return Advance::Stay;
             }
-        };
+            flow.transfers_queued = false;
+        }
+        self.schedule.remove(class, index);
+        None
+    }
+
+    fn put_transfers(&mut self, fill: &mut Fill<'_>, class: Class, index: usize, key: u32) -> Advance {
+        let Some(mut token) = self.oldest_transfer(class, index, key) else { return Advance::Stay };
+        let Some(flow) = self.sending.flows.get_mut(key) else { return Advance::Stay };
         let here = fill.room().saturating_sub(wire::TransferFragment::HEADER_BYTES) & !7;
         if fill.budget == 0 || here < PACKET_FULL {
             // Small messages behind it may exceed the window.
             return if fill.budget == 0 && fill.small { Advance::Skip } else { Advance::Full };
         }
         let whole = transfer::piece_bytes(fill.limit);
-        let (next, left) = transfer.next();
+        let mut stretch = Stretch::Free;
+        if let Some(policy) = &mut self.policy {
+            let (transfers, place) = (&mut self.sending.transfers, (fill.link, whole as u64));
+            match policy.next(fill.now, &self.links, flow, transfers, place) {
+                Some(next) => (token, stretch) = next,
+                None => return Advance::Skip,
+            }
+        }
+        let Some(transfer) = self.sending.transfers.get_mut(token) else { return Advance::Stay };
+        let (next, left) = transfer.next(stretch);
         // Trains begin at multiples of what a packet takes, for that is how the memory of messages is laid out
         // (ARCHITECTURE.md, decision 2): what is there takes whole packets, and what is not ends there.
         if (next as usize).is_multiple_of(whole) && here < whole && left > here as u64 {
@@ -299,7 +342,7 @@ impl Session {
         let most = here + packets * whole;
         let over = (next as usize + most) % whole;
         let most = if over < most { most - over } else { most };
-        let Some((start, end)) = transfer.take(most as u64) else { return Advance::Stay };
+        let Some((start, end)) = transfer.take(stretch, most as u64) else { return Advance::Stay };
         let Some(to) = transfer.transfer() else { return Advance::Skip };
         let buffer = transfer.message.buffer;
         let first = (end - start).min(here as u64);

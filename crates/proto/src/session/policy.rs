@@ -1,0 +1,208 @@
+//! By which link a message goes, decided before any of it leaves: the ways of the literature, to be compared with
+//! (protocol.md §5.11). Each has a file in this folder.
+//!
+//! The default, `adaptive`, has none: there each link takes what it has room for, and only `schedule` and `division` say what
+//! it does not take.
+
+mod by_hash;
+mod mnc;
+mod one_way;
+mod round_robin;
+
+use super::serving::Serving;
+use crate::config::Policy;
+use crate::flow::FlowKey;
+use crate::flow::send::SendFlow;
+use crate::id::LinkId;
+use crate::limits;
+use crate::link::Link;
+use crate::slab::Slab;
+use crate::time::Instant;
+use crate::transfer::{SendTransfer, Stretch};
+use crate::wire::BearerState;
+use arrayvec::ArrayVec;
+use std::fmt::Debug;
+
+/// Links, each at most once.
+pub(super) type Links = ArrayVec<LinkId, { limits::LINKS_MAX }>;
+
+/// A way to decide.
+pub(super) trait Choose: Debug + Send {
+    /// The link by which all of a message goes. `None`: none serves.
+    fn whole(&mut self, view: &View<'_>, key: &FlowKey) -> Option<LinkId>;
+
+    /// The links by which equal parts of a large message go, one each. Empty: none serves.
+    fn parts(&mut self, view: &View<'_>, key: &FlowKey) -> Links;
+
+    /// Whether the peer is asked for the state of its links before a large message goes.
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Whether peers are told which of our bearers are busy.
+    fn tells(&self) -> bool {
+        false
+    }
+
+    /// What the peer says of one of its bearers.
+    fn on_state(&mut self, _now: Instant, _state: &BearerState) {}
+}
+
+/// What is decided by.
+pub(super) struct View<'a> {
+    pub now: Instant,
+    pub links: &'a [Link],
+    serving: Serving,
+    /// Our identity is less than the peer's: of two ends, one is so.
+    pub is_lower: bool,
+}
+
+impl View<'_> {
+    /// The links that serve, in order.
+    pub fn serving(&self) -> impl Iterator<Item = &Link> + Clone {
+        self.links.iter().filter(|link| self.serving.includes(link))
+    }
+
+    fn serves(&self, id: LinkId) -> bool {
+        self.serving().any(|link| link.spec.id == id)
+    }
+}
+
+/// A policy, and what it needs to know of the session.
+#[derive(Debug)]
+pub(super) struct Assigner {
+    choose: Box<dyn Choose>,
+    is_lower: bool,
+    asked: Option<Asked>,
+}
+
+/// A question to the peer, without whose answer a large message does not go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    /// It is to leave yet.
+    Wanted(u32),
+    At(u32, Instant),
+    Answered(u32),
+}
+
+impl Assigner {
+    /// `None`: nothing is decided before.
+    pub(super) fn new(policy: Policy, is_lower: bool) -> Option<Assigner> {
+        let choose: Box<dyn Choose> = match policy {
+            Policy::Adaptive => return None,
+            Policy::Static => Box::new(by_hash::ByHash),
+            Policy::OneWay => Box::new(one_way::OneWay),
+            Policy::RoundRobin => Box::new(round_robin::RoundRobin::default()),
+            Policy::Mnc => Box::new(mnc::Mnc::new(false)),
+            Policy::MncRtt => Box::new(mnc::Mnc::new(true)),
+        };
+        Some(Assigner { choose, is_lower, asked: None })
+    }
+
+    fn view<'a>(&self, now: Instant, links: &'a [Link]) -> View<'a> {
+        View { now, links, serving: Serving::of(links), is_lower: self.is_lower }
+    }
+
+    /// Whether what the flow sends next may leave by link `index`. What was lost may leave by any.
+    pub(super) fn lets(&mut self, now: Instant, links: &[Link], flow: &mut SendFlow, index: usize) -> bool {
+        if flow.repeats() {
+            return true;
+        }
+        let view = self.view(now, links);
+        if !flow.by.is_some_and(|by| view.serves(by)) {
+            flow.by = self.choose.whole(&view, &flow.key);
+        }
+        flow.by == Some(links[index].spec.id)
+    }
+
+    /// What link `index` may take of a transfer, whose parts begin at multiples of `unit` bytes. What was lost, and what was
+    /// for a link that does not serve any more, any may take.
+    fn stretch(
+        &mut self,
+        now: Instant,
+        links: &[Link],
+        key: &FlowKey,
+        (token, transfer): (u32, &mut SendTransfer),
+        (index, unit): (usize, u64),
+    ) -> Option<Stretch> {
+        if transfer.repeats() {
+            return Some(Stretch::Free);
+        }
+        let view = self.view(now, links);
+        if !transfer.is_divided() {
+            if self.choose.asks() && !self.is_answered(now, token) {
+                return None;
+            }
+            transfer.divide(&self.choose.parts(&view, key), unit);
+        }
+        let own = links[index].spec.id;
+        transfer.part_for(|link| link == own || !view.serves(link))
+    }
+
+    /// The first of a flow's transfers of which link `index` may take something, and what; `None`: of none.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        links: &[Link],
+        flow: &SendFlow,
+        transfers: &mut Slab<SendTransfer>,
+        (index, unit): (usize, u64),
+    ) -> Option<(u32, Stretch)> {
+        flow.transfers.iter().find_map(|&(_, token)| {
+            let transfer = transfers.get_mut(token).filter(|transfer| transfer.ready())?;
+            let stretch = self.stretch(now, links, &flow.key, (token, transfer), (index, unit))?;
+            Some((token, stretch))
+        })
+    }
+
+    /// Whether the peer has answered for a transfer, or will not.
+    fn is_answered(&mut self, now: Instant, token: u32) -> bool {
+        match self.asked {
+            Some(Asked::Answered(of)) if of == token => true,
+            // Questions and answers get lost.
+            Some(Asked::At(of, at)) if of == token && now.since(at) > mnc::STALE => true,
+            Some(Asked::At(_, at)) if now.since(at) <= mnc::STALE => false,
+            Some(Asked::Wanted(_)) => false,
+            _ => {
+                self.asked = Some(Asked::Wanted(token));
+                false
+            }
+        }
+    }
+
+    /// Whether the peer is to be asked now.
+    pub(super) fn take_question(&mut self, now: Instant) -> bool {
+        let Some(Asked::Wanted(token)) = self.asked else { return false };
+        self.asked = Some(Asked::At(token, now));
+        true
+    }
+
+    /// The peer has answered.
+    pub(super) fn on_answer(&mut self) {
+        if let Some(Asked::At(token, _)) = self.asked {
+            self.asked = Some(Asked::Answered(token));
+        }
+    }
+
+    pub(super) fn on_state(&mut self, now: Instant, state: &BearerState) {
+        self.choose.on_state(now, state);
+    }
+
+    pub(super) fn tells(&self) -> bool {
+        self.choose.tells()
+    }
+}
+
+/// Whether a link has nothing to do: less than a train is in flight, and its bearer takes more.
+fn is_free(link: &Link) -> bool {
+    !link.blocked && link.sent.inflight_bytes() < link.train_bytes()
+}
+
+/// The states of bearers as peers are told them (protocol.md §4.5).
+const FREE: u8 = 1;
+pub(super) const BUSY: u8 = 2;
+
+/// That of a link's bearer.
+pub(super) fn state_of(link: &Link) -> u8 {
+    if is_free(link) { FREE } else { BUSY }
+}
