@@ -83,18 +83,13 @@ impl SendTransfer {
     /// Whether something could be sent now.
     pub fn ready(&self) -> bool {
         let waits = !self.again.is_empty() || self.cursor < self.granted;
-        self.transfer.is_some() && (waits || self.part_for(|_| true).is_some())
+        self.transfer.is_some() && (waits || self.stretch_for(|_| true).is_some())
     }
 
     /// Bytes that are to leave yet, also those that were not granted.
     pub fn waiting_bytes(&self) -> u64 {
         let parts = self.parts.iter().map(|part| part.end - part.cursor).sum::<u64>();
         self.message.len - self.cursor + self.again.bytes() + parts
-    }
-
-    /// Whether something must be sent again.
-    pub fn repeats(&self) -> bool {
-        !self.again.is_empty()
     }
 
     /// Whether each link was given its part.
@@ -113,8 +108,13 @@ impl SendTransfer {
         }
     }
 
-    /// A part of which something may leave now and that is for a link that `allowed` names.
-    pub fn part_for(&self, allowed: impl Fn(LinkId) -> bool) -> Option<Stretch> {
+    /// Something that may leave now, of the part of a link that `allowed` names.
+    pub fn stretch_for(&self, allowed: impl Fn(LinkId) -> bool) -> Option<Stretch> {
+        let again = self.again.first().map(|(start, _)| start);
+        let part_of = |start| self.parts.iter().find(|part| start < part.end);
+        if again.and_then(part_of).is_some_and(|part| allowed(part.link)) {
+            return Some(Stretch::Free);
+        }
         let waits = |part: &Part| allowed(part.link) && part.cursor < part.end.min(self.granted);
         self.parts.iter().position(waits).map(Stretch::Part)
     }

@@ -234,11 +234,6 @@ impl SendFlow {
         }
     }
 
-    /// Whether something must be sent again.
-    pub fn repeats(&self) -> bool {
-        !self.again.is_empty()
-    }
-
     /// Appends a message; returns its number.
     pub fn push(&mut self, message: Outgoing) -> u64 {
         self.messages.push_back(Unconfirmed {

@@ -9,7 +9,7 @@ mod mnc;
 mod one_way;
 mod round_robin;
 
-use super::serving::Serving;
+use super::serving::{Obstacle, Serving};
 use crate::config::Policy;
 use crate::flow::FlowKey;
 use crate::flow::send::SendFlow;
@@ -63,8 +63,10 @@ impl View<'_> {
         self.links.iter().filter(|link| self.serving.includes(link))
     }
 
-    fn serves(&self, id: LinkId) -> bool {
-        self.serving().any(|link| link.spec.id == id)
+    /// Whether what a link was given stays its: one in doubt keeps it.
+    fn keeps(&self, id: LinkId) -> bool {
+        let held = |link: &Link| matches!(self.serving.obstacle(link), None | Some(Obstacle::InDoubt));
+        self.links.iter().any(|link| link.spec.id == id && held(link))
     }
 }
 
@@ -103,20 +105,17 @@ impl Assigner {
         View { now, links, serving: Serving::of(links), is_lower: self.is_lower }
     }
 
-    /// Whether what the flow sends next may leave by link `index`. What was lost may leave by any.
+    /// Whether what the flow sends next may leave by link `index`.
     pub(super) fn lets(&mut self, now: Instant, links: &[Link], flow: &mut SendFlow, index: usize) -> bool {
-        if flow.repeats() {
-            return true;
-        }
         let view = self.view(now, links);
-        if !flow.by.is_some_and(|by| view.serves(by)) {
+        if !flow.by.is_some_and(|by| view.keeps(by)) {
             flow.by = self.choose.whole(&view, &flow.key);
         }
         flow.by == Some(links[index].spec.id)
     }
 
-    /// What link `index` may take of a transfer, whose parts begin at multiples of `unit` bytes. What was lost, and what was
-    /// for a link that does not serve any more, any may take.
+    /// What link `index` may take of a transfer, whose parts begin at multiples of `unit` bytes. What was for a link that
+    /// does not serve any more, any may take.
     fn stretch(
         &mut self,
         now: Instant,
@@ -125,9 +124,6 @@ impl Assigner {
         (token, transfer): (u32, &mut SendTransfer),
         (index, unit): (usize, u64),
     ) -> Option<Stretch> {
-        if transfer.repeats() {
-            return Some(Stretch::Free);
-        }
         let view = self.view(now, links);
         if !transfer.is_divided() {
             if self.choose.asks() && !self.is_answered(now, token) {
@@ -136,7 +132,7 @@ impl Assigner {
             transfer.divide(&self.choose.parts(&view, key), unit);
         }
         let own = links[index].spec.id;
-        transfer.part_for(|link| link == own || !view.serves(link))
+        transfer.stretch_for(|link| link == own || !view.keeps(link))
     }
 
     /// The first of a flow's transfers of which link `index` may take something, and what; `None`: of none.
