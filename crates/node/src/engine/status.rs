@@ -41,6 +41,8 @@ pub struct BearerStatus {
     pub bearer: usize,
     /// Its name, such as `udp/eth0`.
     pub name: String,
+    /// The number of its interface when the node began.
+    pub interface_index: Option<u32>,
     /// The address that peers send to.
     pub address: String,
     /// Largest datagram, bytes.
@@ -159,6 +161,7 @@ impl Engine {
                 BearerStatus {
                     bearer,
                     name: b.bearer.name().to_owned(),
+                    interface_index: b.bearer.device_index(),
                     address: b.bearer.local().address.to_string(),
                     mtu: facts.mtu_bytes,
                     carrier,
