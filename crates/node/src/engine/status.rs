@@ -215,6 +215,7 @@ impl Engine {
             names_diverged,
             names_full,
             bindings_refused,
+            repeated_opening,
             opening,
         } = *self.node.drops();
         [
@@ -235,6 +236,7 @@ impl Engine {
             ("names-diverged", names_diverged),
             ("names-full", names_full),
             ("bindings-refused", bindings_refused),
+            ("repeated-opening", repeated_opening),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]
