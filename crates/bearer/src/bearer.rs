@@ -107,6 +107,11 @@ pub trait Bearer: Send {
     /// The interface to watch for carrier and configuration, if there is one.
     fn device(&self) -> Option<&str>;
 
+    /// The number of that interface when the bearer was opened: an interface that takes its name later has another.
+    fn device_index(&self) -> Option<u32> {
+        None
+    }
+
     /// Where this bearer is reached, and which addresses are its neighbours.
     fn local(&self) -> Network;
 
@@ -170,6 +175,9 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn device(&self) -> Option<&str> {
         (**self).device()
+    }
+    fn device_index(&self) -> Option<u32> {
+        (**self).device_index()
     }
     fn local(&self) -> Network {
         (**self).local()

@@ -225,6 +225,10 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
         self.inner.device()
     }
 
+    fn device_index(&self) -> Option<u32> {
+        self.inner.device_index()
+    }
+
     fn local(&self) -> Network {
         self.inner.local()
     }

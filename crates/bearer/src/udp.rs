@@ -198,6 +198,10 @@ impl Bearer for UdpBearer {
         Some(&self.device)
     }
 
+    fn device_index(&self) -> Option<u32> {
+        Some(self.scope_id)
+    }
+
     fn local(&self) -> Network {
         self.local
     }

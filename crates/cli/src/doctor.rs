@@ -5,6 +5,7 @@
 
 mod buffers;
 mod cables;
+mod changed;
 mod finding;
 mod frames;
 mod life;
@@ -63,8 +64,9 @@ const EXAMPLE: &str = "Example: polyrail doctor beta --control /run/polyrail/alp
 Ends with 1 if there is an error or a warning among the findings, with 0 if not.";
 
 /// Every check.
-const CHECKS: [fn(&Picture) -> Vec<Finding>; 15] = [
+const CHECKS: [fn(&Picture) -> Vec<Finding>; 16] = [
     place::check,
+    changed::check,
     buffers::check,
     offloads::check,
     frames::check,

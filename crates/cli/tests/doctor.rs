@@ -3,55 +3,20 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "nodes/findings.rs"]
+mod findings;
 #[path = "nodes/world.rs"]
 mod world;
 
+use findings::{doctor, found, mend, shell, until_found};
 use polyrail_bench::netns::Testbed;
 use serde_json::Value;
 use std::process::Stdio;
-use world::{PROGRAM, Running, Scratch, ask_until, inside, last_document, testbed};
-
-/// Exit code and document of `polyrail doctor` at a node of the testbed.
-fn doctor(testbed: &Testbed, node: usize, arguments: &[&str]) -> (Option<i32>, Value) {
-    let mut command = testbed.command(node, PROGRAM);
-    command.args(["--json", "doctor"]).args(arguments).stdin(Stdio::null());
-    let output = command.output().expect("the program starts");
-    (output.status.code(), last_document(&output))
-}
+use world::{PROGRAM, Running, Scratch, ask_until, inside, testbed};
 
 /// The same of the machine alone.
 fn machine(testbed: &Testbed) -> (Option<i32>, Value) {
     doctor(testbed, 0, &["--machine", "--interface", "l*"])
-}
-
-/// The findings of one check.
-fn found<'a>(document: &'a Value, check: &str) -> Vec<&'a Value> {
-    let all = document["findings"].as_array().expect("findings").iter();
-    all.filter(|finding| finding["check"] == check).collect()
-}
-
-/// Asks the doctor until a check finds something, for nodes need a while to notice; the limit is there for what hangs.
-fn until_found(testbed: &Testbed, node: usize, socket: &Scratch, check: &str) -> Value {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
-        let (code, document) = doctor(testbed, node, &["--control", socket.path()]);
-        if let Some(finding) = found(&document, check).first() {
-            assert!(code == Some(1) || finding["severity"] == "note", "{document}");
-            return (*finding).clone();
-        }
-        assert!(std::time::Instant::now() < deadline, "no {check}: {document}");
-    }
-}
-
-/// Runs a line of a shell inside a node, as an operator would.
-fn shell(testbed: &Testbed, node: usize, line: &str) {
-    let output = testbed.command(node, "sh").args(["-c", line]).output().expect("sh starts");
-    assert!(output.status.success(), "{line}: {output:?}");
-}
-
-/// Runs the first command that a finding gives.
-fn mend(testbed: &Testbed, finding: &Value) {
-    shell(testbed, 0, finding["mend"][0].as_str().expect("a command"));
 }
 
 fn start(testbed: &Testbed, names: [&str; 2]) -> ([Running; 2], [Scratch; 2]) {
@@ -122,7 +87,7 @@ fn what_is_wrong_with_a_machine_is_found_and_gone_after_its_command() {
         shell(&testbed, 0, &broken);
         let (code, document) = machine(&testbed);
         assert_eq!((code, found(&document, check).len()), (Some(1), 1), "{broken}: {document}");
-        mend(&testbed, found(&document, check)[0]);
+        mend(&testbed, 0, found(&document, check)[0]);
         let (code, document) = machine(&testbed);
         assert_eq!((code, found(&document, check).len()), (Some(0), 0), "{broken}: {document}");
     }
@@ -161,7 +126,7 @@ fn a_way_back_by_another_interface_is_found_and_the_link_works_after_the_command
     assert!(finding["seen"].as_str().is_some_and(|seen| seen.ends_with("leads through l0")), "{finding}");
     // It is what it says: the link is not heard for it.
     until_found(&testbed, 0, &sockets[0], "nothing-back");
-    mend(&testbed, &finding);
+    mend(&testbed, 0, &finding);
     let used =
         |answer: &Value| answer["rows"].as_array().is_some_and(|r| r.iter().all(|r| r["state"] == "up"));
     ask_until(&sockets[0], &["link", "list"], used);
@@ -196,7 +161,7 @@ fn a_narrow_peer_and_a_narrow_path_are_found() {
     assert_eq!(finding["seen"], "the MTU of l0 is 1500, that of beta's interface 1400");
     let finding = until_found(&testbed, 0, &sockets[0], "mtu-path");
     assert!(
-        finding["seen"].as_str().is_some_and(|seen| seen.contains("both interfaces take 1472")),
+        finding["seen"].as_str().is_some_and(|seen| seen.contains("both interfaces took 1472")),
         "{finding}"
     );
     // What a node finds wrong with its own narrow end is its peer's to tell.
@@ -218,4 +183,28 @@ fn a_node_of_another_cluster_is_found_by_one_that_is_alone() {
     there.first_line();
     let finding = until_found(&testbed, 0, &socket, "other-cluster");
     assert_eq!(finding["severity"], "error", "{finding}");
+}
+
+#[test]
+fn another_cluster_on_the_same_links_is_ignored_and_only_noted() {
+    let Some(testbed) = testbed("beside") else { return };
+    let (_nodes, sockets) = start(&testbed, ["alpha", "beta"]);
+    let other = |node: usize, arguments: &[&str]| {
+        let mut command = testbed.command(node, PROGRAM);
+        command.args(arguments).args(["--insecure", "--cluster", "misspelt", "--interface", "l*"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Running::start(command)
+    };
+    // The same service in both clusters: each message stays in its own.
+    let _theirs = other(1, &["recv", "100:0"]);
+    let ours = Running::start(inside(&testbed, 1, &["recv", "100:0", "--count", "1", "--timeout", "60"]));
+    let sent =
+        Running::start(inside(&testbed, 0, &["send", "100:0", "--text", "ours", "--wait=60"])).finish();
+    assert!(sent.status.success() && ours.finish().status.success(), "{sent:?}");
+    let finding = until_found(&testbed, 0, &sockets[0], "other-cluster");
+    assert_eq!(finding["severity"], "note", "{finding}");
+    let known = ask_until(&sockets[0], &["service", "list"], |answer| {
+        answer["rows"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(known["ok"], true, "nothing of theirs: {known}");
 }

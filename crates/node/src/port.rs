@@ -104,7 +104,8 @@ impl Port {
     // ----- sending -------------------------------------------------------------------------------------------
 
     /// Sends a copy of `bytes` to a port or a service, waiting for memory if need be. `Ok` means that the node has
-    /// taken it: it arrives exactly once, or a later call tells that it failed.
+    /// taken it: it arrives exactly once, or a later call tells that it failed ([`SendError::Earlier`], the oldest first).
+    /// While no link to the receiver works it waits; the peer is given up after the tolerance.
     pub fn send(&self, to: impl Into<Destination>, bytes: &[u8]) -> Result<(), SendError> {
         self.send_with(to.into(), Class::Normal, None, bytes, None)
     }
@@ -286,6 +287,12 @@ impl Port {
         let Some(at) = failures.iter().position(|f| f.0 == number) else { return Ok(()) };
         let Some((_, why)) = failures.remove(at) else { return Ok(()) };
         self.known.set(None);
+        // It was lost with what was sent before it: that says more than that nobody is there now.
+        if failures.front().is_some_and(|earlier| earlier.0 < number)
+            && let Some((number, why)) = failures.pop_front()
+        {
+            return Err(SendError::Earlier { number, why });
+        }
         Err(match (why, to) {
             (ErrorCode::NoService, Destination::Multicast(range)) => {
                 let service = ServiceAddress::new(range.kind, range.lower);

@@ -20,7 +20,7 @@ struct World {
 
 impl World {
     fn new(claim: &str) -> Option<World> {
-        let Cabled { hosts, nodes, ports } = Cabled::new(claim)?;
+        let Cabled { hosts, nodes, ports } = Cabled::new(claim, std::time::Duration::from_secs(5))?;
         if nodes[0].status().bearers.iter().any(|bearer| bearer.express_frames.is_none()) {
             eprintln!("SKIPPED {claim}: no packet sockets");
             return None;

@@ -39,6 +39,9 @@ pub struct Drops {
     pub names_full: u64,
     /// Bindings of own ports that were refused: there were too many, of the port or of the node.
     pub bindings_refused: u64,
+    /// Openings by the life of a peer with which there is a session: it has lost that, as after a long stop, or somebody repeats
+    /// an old one. The peer is asked first.
+    pub repeated_opening: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
 }

@@ -62,6 +62,11 @@ fn an_opening_by_the_same_life_does_not_end_a_session_that_lives() {
         world.step(Duration::ms(5), |_| true);
     }
     assert!(!lost(&world), "a repeated INIT ended a session whose peer lives");
+    let drops =
+        world.hosts.iter().map(|host| *host.node.drops()).fold((0, 0), |(repeated, refused), drops| {
+            (repeated + drops.repeated_opening, refused + drops.opening)
+        });
+    assert!(drops.0 > 0 && drops.1 == 0, "no identity is in doubt: {drops:?}");
 }
 
 #[test]

@@ -14,7 +14,10 @@ const FLAPPING_S: f64 = 600.0;
 /// Bearers without a carrier.
 pub fn check_bearers(picture: &Picture) -> Vec<Finding> {
     let bearers = picture.node.iter().flat_map(|node| &node.bearers);
-    bearers.filter(|bearer| !bearer.carrier).map(|bearer| no_carrier(picture, bearer)).collect()
+    // An interface that is gone is told as that.
+    let is_here = |name: &str| picture.is_elsewhere() || picture.machine.interface(name).is_some();
+    let without = bearers.filter(|bearer| !bearer.carrier && is_here(&bearer.interface));
+    without.map(|bearer| no_carrier(picture, bearer)).collect()
 }
 
 fn no_carrier(picture: &Picture, bearer: &Bearer) -> Finding {
@@ -172,6 +175,8 @@ mod tests {
         assert_eq!(check_links(&picture), [], "of its links nothing is told");
         picture.machine.interfaces[1].up = false;
         assert_eq!(check_bearers(&picture)[0].mend, ["ip link set dev eth1 up"]);
+        picture.machine.interfaces.pop();
+        assert_eq!(check_bearers(&picture), [], "that it is gone is told elsewhere");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Packets smaller than the interfaces would take.
 
+use super::changed::takes_bytes;
 use super::finding::{Finding, Severity};
 use super::life::is_in_use;
 use super::picture::{Link, NodePicture, Picture};
@@ -7,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The search for the largest packet that passes ends so near below it, and packets are no larger than that.
 const CLOSE_ENOUGH_BYTES: u64 = 16;
-const PACKET_BYTES_MAX: u64 = 65_504;
+pub const PACKET_BYTES_MAX: u64 = 65_504;
 /// A search takes less; a link that has been looking for longer looks again for what did not pass before.
 const SEARCH_S: f64 = 3.0;
 
@@ -15,7 +16,18 @@ const SEARCH_S: f64 = 3.0;
 pub fn check(picture: &Picture) -> Vec<Finding> {
     let Some(node) = &picture.node else { return Vec::new() };
     let in_use = node.links.iter().filter(|link| is_in_use(&link.state));
-    in_use.filter_map(|link| narrow_path(node, link).or_else(|| narrow_peer(node, link))).collect()
+    in_use
+        .filter(|link| !is_explained(picture, node, link))
+        .filter_map(|link| narrow_path(node, link).or_else(|| narrow_peer(node, link)))
+        .collect()
+}
+
+/// Whether our interface takes no more than what passes: then nothing is wrong with the path.
+fn is_explained(picture: &Picture, node: &NodePicture, link: &Link) -> bool {
+    let Some(bearer) = node.bearer_of(link) else { return false };
+    let interface = picture.machine.interface(&bearer.interface).filter(|_| !picture.is_elsewhere());
+    let takes = interface.map_or(u64::MAX, |interface| takes_bytes(bearer, interface));
+    takes < bearer.mtu_bytes.min(PACKET_BYTES_MAX) && link.mtu_bytes + CLOSE_ENOUGH_BYTES >= takes
 }
 
 fn narrow_path(node: &NodePicture, link: &Link) -> Option<Finding> {
@@ -24,8 +36,9 @@ fn narrow_path(node: &NodePicture, link: &Link) -> Option<Finding> {
         return None;
     }
     let (passes, ends, headers) = (link.mtu_bytes, link.mtu_bearers_bytes, headers_bytes(link.to));
-    let seen =
-        format!("packets of {passes} bytes pass, both interfaces take {ends}; larger ones vanish on the way");
+    let seen = format!(
+        "packets of {passes} bytes pass, both interfaces took {ends} when their nodes began; larger ones vanish on the way"
+    );
     let why = "the path between is narrower than its ends and does not say so, so other programs' packets vanish there";
     let finding = Finding::new(Severity::Warning, "mtu-path", format!("link {}", link.name), seen, why);
     let interface = node.bearer_of(link).map_or("", |bearer| bearer.interface.as_str());
@@ -66,7 +79,7 @@ fn narrow_peer(node: &NodePicture, link: &Link) -> Option<Finding> {
 }
 
 /// What IP and UDP take of an interface's MTU.
-fn headers_bytes(to: Option<SocketAddr>) -> u64 {
+pub fn headers_bytes(to: Option<SocketAddr>) -> u64 {
     match to.map(|to| to.ip()) {
         Some(IpAddr::V6(_)) => 48,
         _ => 28,
@@ -94,6 +107,17 @@ mod tests {
         assert_eq!(with(1264, 1472, true, 60.0).len(), 1, "it looks again for what did not pass");
         assert_eq!(with(1264, 1472, true, 0.3), [], "it has just begun to look");
         assert_eq!(with(1464, 1472, false, 60.0), [], "as near as the search goes");
+    }
+
+    #[test]
+    fn a_path_as_wide_as_our_interface_is_now_is_no_narrow_path() {
+        let narrowed = |mtu: u32| {
+            let mut picture = planted::with_link(|link| link.mtu_bytes = 1_248);
+            picture.machine.interfaces[1].mtu_bytes = mtu;
+            check(&picture)
+        };
+        assert_eq!(narrowed(1_280), []);
+        assert_eq!(narrowed(1_400).len(), 1, "it would take more");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Bearer {
     pub name: String,
     /// Its interface.
     pub interface: String,
+    /// The number of that interface when the node began.
+    pub interface_index: Option<u32>,
     /// Its address.
     pub address: Option<SocketAddr>,
     /// Whether it has a carrier.
@@ -122,13 +124,16 @@ impl Picture {
         Picture { machine, node, routes }
     }
 
-    /// Whether the node's interfaces are not those that are seen here: it runs in another network namespace.
+    /// Whether none of the node's interfaces is seen here: it runs in another network namespace.
     pub fn is_elsewhere(&self) -> bool {
         let is_here = |bearer: &Bearer| {
             let Some(interface) = self.machine.interface(&bearer.interface) else { return false };
             bearer.address.is_none_or(|own| interface.addresses.iter().any(|(ip, _)| *ip == own.ip()))
         };
-        self.node.as_ref().is_some_and(|node| !node.bearers.iter().all(is_here))
+        // Loopback is the same everywhere.
+        let tells = |bearer: &&Bearer| bearer.address.is_none_or(|own| !own.ip().is_loopback());
+        let mut telling = self.node.iter().flat_map(|node| &node.bearers).filter(tells).peekable();
+        telling.peek().is_some() && !telling.any(is_here)
     }
 
     /// The interfaces that the node uses, or without one, would use.
@@ -218,6 +223,7 @@ fn bearer(row: &Value) -> Bearer {
     Bearer {
         name: text(row, "bearer"),
         interface: text(row, "interface"),
+        interface_index: row["interface_index"].as_u64().and_then(|index| u32::try_from(index).ok()),
         address: address(&row["address"]),
         carrier: row["state"] == "up",
         mtu_bytes: number(row, "mtu_bytes"),
@@ -295,6 +301,11 @@ mod tests {
         assert!(!picture.is_elsewhere());
         assert_eq!(picture.used().len(), 2);
         picture.machine.interfaces[1].addresses.clear();
+        assert!(!picture.is_elsewhere(), "one of two is here");
+        picture.machine.interfaces[0].addresses.clear();
         assert!(picture.is_elsewhere() && picture.used().is_empty());
+        let loopback = "127.0.0.1:7430".parse().ok();
+        picture.node.as_mut().unwrap().bearers[1].address = loopback;
+        assert!(picture.is_elsewhere(), "loopback is everywhere");
     }
 }

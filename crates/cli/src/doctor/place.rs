@@ -7,8 +7,9 @@ use super::picture::Picture;
 pub fn check(picture: &Picture) -> Vec<Finding> {
     if let Some(node) = picture.node.as_ref().filter(|_| picture.is_elsewhere()) {
         let about = format!("node {}", node.name);
-        let seen = "its interfaces and addresses are not those that are seen here";
-        let why = "it runs in another network namespace, so interfaces, queues and routes were not looked at";
+        let seen = "none of its interfaces and addresses is seen here";
+        let why = "it runs in another network namespace, or every address has changed since it began, so interfaces, queues \
+                   and routes were not looked at";
         let finding = Finding::new(Severity::Note, "elsewhere", about, seen, why);
         return vec![finding.mend("ip netns list; ip netns exec NAMESPACE polyrail doctor")];
     }
@@ -40,6 +41,8 @@ mod tests {
         let mut picture = planted::sound();
         assert_eq!(check(&picture), []);
         picture.machine.interfaces.remove(1);
+        assert_eq!(check(&picture), [], "one of its interfaces is here");
+        picture.machine.interfaces.remove(0);
         assert_eq!(check(&picture)[0].check, "elsewhere");
     }
 

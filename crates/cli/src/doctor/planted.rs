@@ -29,6 +29,7 @@ fn bearer(number: u8) -> Bearer {
     Bearer {
         name: format!("udp/eth{number}"),
         interface: format!("eth{number}"),
+        interface_index: Some(u32::from(number) + 2),
         address: format!("10.0.{number}.1:7430").parse().ok(),
         carrier: true,
         mtu_bytes: 1472,

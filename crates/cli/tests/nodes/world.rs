@@ -5,15 +5,20 @@ use polyrail_bench::netns::{LinkSpec, NetnsError, Spec, Testbed};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_polyrail");
 
 /// Two nodes, two links; `None` where this machine makes no namespaces, said past the capture of test output.
 pub fn testbed(name: &str) -> Option<Testbed> {
+    testbed_of(name, &LinkSpec::default())
+}
+
+/// The same with two such links.
+pub fn testbed_of(name: &str, link: &LinkSpec) -> Option<Testbed> {
     let name = format!("cli-{name}-{}", std::process::id());
-    match Testbed::create(Spec::pair(name, vec![LinkSpec::default(); 2])) {
+    match Testbed::create(Spec::pair(name, vec![link.clone(); 2])) {
         Ok(testbed) => Some(testbed),
         Err(error @ (NetnsError::Permission | NetnsError::Missing { .. })) => {
             let _ = writeln!(std::io::stderr(), "SKIPPED nodes: {error}");
@@ -52,6 +57,10 @@ impl Running {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         serde_json::from_str(&line).expect("JSON")
+    }
+    /// Where the process reads from, if its command says `piped`.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.0.as_mut().and_then(|child| child.stdin.take()).expect("piped, and not taken before")
     }
     pub fn signal(&self, name: &str) {
         let pid = self.0.as_ref().expect("still running").id().to_string();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) fn bearer_row(b: &BearerStatus) -> Value {
     let (medium, interface) = b.name.split_once('/').unwrap_or((&b.name, ""));
     json!({
-        "bearer": b.name, "interface": interface, "medium": medium, "address": b.address,
+        "bearer": b.name, "interface": interface, "interface_index": b.interface_index, "medium": medium, "address": b.address,
         "state": if b.carrier { "up" } else { "no-carrier" }, "mtu_bytes": b.mtu, "gso": b.gso,
         "express_frames": b.express_frames.is_some(),
         "express_frames_sent": b.express_frames.map(|(sent, _)| sent),

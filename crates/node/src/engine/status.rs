@@ -41,6 +41,8 @@ pub struct BearerStatus {
     pub bearer: usize,
     /// Its name, such as `udp/eth0`.
     pub name: String,
+    /// The number of its interface when the node began.
+    pub interface_index: Option<u32>,
     /// The address that peers send to.
     pub address: String,
     /// Largest datagram, bytes.
@@ -159,6 +161,7 @@ impl Engine {
                 BearerStatus {
                     bearer,
                     name: b.bearer.name().to_owned(),
+                    interface_index: b.bearer.device_index(),
                     address: b.bearer.local().address.to_string(),
                     mtu: facts.mtu_bytes,
                     carrier,
@@ -212,6 +215,7 @@ impl Engine {
             names_diverged,
             names_full,
             bindings_refused,
+            repeated_opening,
             opening,
         } = *self.node.drops();
         [
@@ -232,6 +236,7 @@ impl Engine {
             ("names-diverged", names_diverged),
             ("names-full", names_full),
             ("bindings-refused", bindings_refused),
+            ("repeated-opening", repeated_opening),
             ("opening", opening),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]

@@ -12,8 +12,6 @@ use polyrail::{Config, Node, Port, Scope, ServiceAddress};
 pub const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 /// No wait of these tests takes so long, unless something was lost.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// A machine that is busy with other things may let links die, but not the session.
-const TOLERANCE: Duration = Duration::from_secs(5);
 /// The cables by the names of their ends, the first host's first.
 pub const CABLES: [[&str; 2]; 2] = [["va0", "vb0"], ["va1", "vb1"]];
 
@@ -25,8 +23,9 @@ pub struct Cabled {
 }
 
 impl Cabled {
-    /// `None`, and a word about it, where there are no name spaces.
-    pub fn new(claim: &str) -> Option<Cabled> {
+    /// Nodes that give each other up after a silence of `tolerance`; `None`, and a word about it, where there are no name
+    /// spaces.
+    pub fn new(claim: &str, tolerance: Duration) -> Option<Cabled> {
         let hosts: [Host; 2] = Host::some(claim)?;
         for (number, [near, far]) in CABLES.iter().enumerate() {
             hosts[0].link(&hosts[1], near, far, 1_500);
@@ -35,7 +34,7 @@ impl Cabled {
         }
         let nodes = [0, 1].map(|side: usize| {
             let config =
-                Config::new().insecure().tolerance(TOLERANCE).interfaces(CABLES.map(|cable| cable[side]));
+                Config::new().insecure().tolerance(tolerance).interfaces(CABLES.map(|cable| cable[side]));
             hosts[side].run(|| Node::embed(config.interfaces_excluded(Vec::<String>::new())).unwrap())
         });
         let ports = nodes.each_ref().map(|node| node.port().unwrap());

@@ -215,6 +215,10 @@ impl Node {
         if let Some(&slot) = self.by_node.get(&hello.node) {
             match self.judge_newcomer(now, slot, &hello, from) {
                 Newcomer::Repeated => return self.answer(now, slot, bearer, from),
+                Newcomer::Doubted => {
+                    self.drops.repeated_opening += 1;
+                    return;
+                }
                 Newcomer::Refused => {
                     self.drops.opening += 1;
                     return;
@@ -251,7 +255,7 @@ impl Node {
             let older = !session.initiator && (session.attempt.wrapping_sub(hello.attempt) as i32) > 0;
             // A peer that has lost the session opens another; so does whoever repeats an old opening of it.
             let gone = !older && !young && ask(now, session) == Known::Silent;
-            return if gone { Newcomer::Replaces } else { Newcomer::Refused };
+            return if gone { Newcomer::Replaces } else { Newcomer::Doubted };
         }
         self.judge_other_life(now, slot, hello, from)
     }
@@ -466,6 +470,8 @@ impl Node {
 
 enum Newcomer {
     Repeated,
+    /// The life that we know, which may have lost the session.
+    Doubted,
     Refused,
     Replaces,
 }

@@ -1,0 +1,155 @@
+//! Links that something is wrong with, under a stream of messages: nothing is lost or comes twice, and the doctor names the
+//! link. In two network namespaces with two links between them; needs root, says so and passes where there is none.
+
+#![forbid(unsafe_code)]
+
+#[path = "nodes/findings.rs"]
+mod findings;
+#[path = "nodes/stream.rs"]
+mod stream;
+#[path = "nodes/world.rs"]
+mod world;
+
+use findings::{doctor, found, mend, shell, until_found, until_gone};
+use polyrail_bench::netns::{LinkSpec, Testbed};
+use serde_json::Value;
+use stream::Stream;
+use world::{testbed, testbed_of};
+
+/// The link by the second interface.
+fn second(links: &[Value]) -> &Value {
+    links.iter().find(|link| link["bearer"] == "udp/l1").unwrap_or(&Value::Null)
+}
+
+fn is_used(link: &Value) -> bool {
+    link["state"] == "up" || link["state"] == "probation"
+}
+
+/// An address of a node on the second link, with the bits of its network; `last` is its last number.
+fn address(testbed: &Testbed, node: usize, last: &str) -> String {
+    let own = testbed.address(node, 1).to_string();
+    format!("{}.{last}/24", own.rsplit_once('.').expect("dots").0)
+}
+
+#[test]
+fn a_stream_goes_on_by_the_other_link_while_a_firewall_lets_one_work_one_way_only() {
+    let Some(testbed) = testbed("firewall") else { return };
+    let stream = Stream::start(&testbed, "");
+    let drop = "nft 'add table inet t; add chain inet t in { type filter hook input priority 0; }; \
+                add rule inet t in iifname l1 meta l4proto udp drop'";
+    shell(&testbed, 1, drop);
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "one-way");
+    assert!(finding["about"].as_str().is_some_and(|about| about.starts_with("link beta/")), "{finding}");
+    until_found(&testbed, 1, &stream.sockets[1], "nothing-back");
+    shell(&testbed, 1, "nft delete table inet t");
+    stream.until_links(|links| is_used(second(links)));
+    stream.finish();
+}
+
+#[test]
+fn large_messages_arrive_while_the_mtu_of_a_link_shrinks_and_the_doctor_tells_what_it_was() {
+    let Some(mut testbed) = testbed("shrinks") else { return };
+    let stream = Stream::start(&testbed, "");
+    testbed.set_mtu(1, 1280).expect("the MTU can be set");
+    stream.until_links(|links| second(links)["mtu_bytes"].as_u64() <= Some(1252));
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "mtu-changed");
+    assert_eq!(finding["about"], "interface l1");
+    assert_eq!(finding["seen"], "its MTU is 1280, and was 1500 when the node began");
+    let (_, document) = doctor(&testbed, 0, &["--control", stream.sockets[0].path()]);
+    assert!(found(&document, "mtu-path").is_empty(), "nothing is wrong with the path: {document}");
+    mend(&testbed, 0, &finding);
+    until_gone(&testbed, 0, &stream.sockets[0], "mtu-changed");
+    stream.finish();
+}
+
+#[test]
+fn large_messages_arrive_while_larger_packets_vanish_on_a_link_and_the_doctor_names_it() {
+    // One packet is one on the wire, so that the rule sees what a narrow path would.
+    let Some(testbed) = testbed_of("vanish", &LinkSpec { gso: false, ..LinkSpec::default() }) else { return };
+    let stream = Stream::start(&testbed, "");
+    let narrow = "nft 'add table netdev t; add chain netdev t in { type filter hook ingress device l1 priority 0; }; \
+                  add rule netdev t in meta length > 1300 drop'";
+    (0..2).for_each(|node| shell(&testbed, node, narrow));
+    stream.until_links(|links| second(links)["mtu_bytes"].as_u64() <= Some(1272));
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "mtu-path");
+    assert!(finding["seen"].as_str().is_some_and(|seen| seen.contains("vanish on the way")), "{finding}");
+    stream.finish();
+}
+
+#[test]
+fn an_interface_that_gets_another_address_is_found_and_used_again_after_the_command() {
+    let Some(testbed) = testbed("moves") else { return };
+    let stream = Stream::start(&testbed, "");
+    let (old, new) = (address(&testbed, 0, "1"), address(&testbed, 0, "101"));
+    shell(&testbed, 0, &format!("ip addr del {old} dev l1; ip addr add {new} dev l1"));
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "address-gone");
+    assert!(
+        finding["seen"].as_str().is_some_and(|seen| seen.ends_with(&format!("it has {new}"))),
+        "{finding}"
+    );
+    stream.until_links(|links| !is_used(second(links)));
+    mend(&testbed, 0, &finding);
+    stream.until_links(|links| is_used(second(links)));
+    until_gone(&testbed, 0, &stream.sockets[0], "address-gone");
+    stream.finish();
+}
+
+#[test]
+fn a_stream_goes_on_when_an_interface_is_removed_and_the_doctor_tells_that_a_new_one_is_not_used() {
+    let Some(testbed) = testbed("removed") else { return };
+    let stream = Stream::start(&testbed, "");
+    shell(&testbed, 0, "ip link del l1");
+    stream.until_links(|links| !is_used(second(links)));
+    for node in 0..2 {
+        until_found(&testbed, node, &stream.sockets[node], "interface-gone");
+        let (_, document) = doctor(&testbed, node, &["--control", stream.sockets[node].path()]);
+        assert!(found(&document, "no-carrier").is_empty(), "told once: {document}");
+    }
+    // The first takes the number that is free now.
+    let peer = testbed.spec().namespace(1);
+    for device in ["l2", "l1"] {
+        shell(&testbed, 0, &format!("ip link add {device} type veth peer name {device} netns {peer}"));
+        (0..2).for_each(|node| shell(&testbed, node, &format!("ip link set {device} up")));
+    }
+    shell(
+        &testbed,
+        0,
+        &format!("ip addr add {} dev l1; ip addr add 10.250.2.1/24 dev l2", address(&testbed, 0, "1")),
+    );
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "interface-replaced");
+    assert_eq!(finding["about"], "interface l1");
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "unused-interface");
+    assert_eq!(finding["seen"], "not used: l2 (10.250.2.1)");
+    stream.finish();
+}
+
+#[test]
+fn two_links_in_one_network_work_after_the_command_of_the_doctor() {
+    let Some(testbed) = testbed("subnet") else { return };
+    for node in 0..2 {
+        // The numbers of the first link's network, so that both interfaces have an address in it.
+        let beside = testbed.address(node, 0).to_string();
+        let beside = beside.rsplit_once('.').expect("dots").0.to_owned();
+        let line = format!(
+            "ip addr flush dev l1; ip addr add {beside}.{}/24 dev l1; \
+             sysctl -qw net.ipv4.conf.l0.rp_filter=1 net.ipv4.conf.l1.rp_filter=1",
+            node + 11
+        );
+        shell(&testbed, node, &line);
+    }
+    for node in 0..2 {
+        let (code, document) = doctor(&testbed, node, &["--machine", "--interface", "l*"]);
+        let findings = found(&document, "one-network");
+        assert!(code == Some(1) && findings.len() == 1, "{document}");
+        assert_eq!(
+            (&findings[0]["severity"], &findings[0]["about"]),
+            (&"error".into(), &"interfaces l0 and l1".into())
+        );
+        mend(&testbed, node, findings[0]);
+    }
+    // Both links are joined, and carry messages.
+    let stream = Stream::start(&testbed, "");
+    let (_, document) = doctor(&testbed, 0, &["--control", stream.sockets[0].path()]);
+    assert!(found(&document, "one-network").is_empty(), "{document}");
+    stream.finish();
+}
