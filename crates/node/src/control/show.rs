@@ -161,7 +161,7 @@ fn own_node(engine: &mut Engine, moment: &Moment) -> Value {
             "node": config.node.to_string(), "name": config.name.as_str(), "state": "self",
             "incarnation": config.incarnation.0, "began": moment.date(engine.started_at()),
             "uptime_s": moment.ago_s(engine.started_at()), "tolerance_ms": ms(config.tolerance),
-            "beacons": config.discovery, "full_check": config.full_check,
+            "beacons": config.discovery, "full_check": config.full_check, "policy": config.policy.name(),
         },
         "holds": {
             "peers": peers, "links": links, "ports": ports, "bearers": engine.bearer_rows().len(),

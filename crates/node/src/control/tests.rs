@@ -7,6 +7,7 @@ use crate::engine::client::Exchange;
 use crate::engine::{Budget, Client};
 use polyrail_bearer::{Address, Bearer as _, MemoryBearer, MemoryHub, Transmit};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId};
 use polyrail_proto::node::Destination;
@@ -27,10 +28,15 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(Policy::Adaptive)
+    }
+
+    fn with(policy: Policy) -> World {
         let (hubs, now_ns) = ([MemoryHub::new(), MemoryHub::new()], 1_000_000);
         let engines = ["alpha", "beta"].into_iter().zip(1u64..).map(|(name, id)| {
             let mut config = Config::new(NodeId(id), Incarnation(7));
             config.name = arrayvec::ArrayString::from(name).unwrap();
+            config.policy = policy;
             let mut engine = Engine::new(now_ns, config);
             for hub in &hubs {
                 engine.add_bearer(now_ns, Box::new(hub.bearer(id as u32)));

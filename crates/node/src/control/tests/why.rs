@@ -127,3 +127,16 @@ fn who_is_no_peer_is_told_what_to_do() {
     let (code, message) = refused(&mut world, of("beta"));
     assert!(code == "not_found" && message.starts_with("peer \"beta\" is gone: lost, "), "{message}");
 }
+
+#[test]
+fn another_policy_is_named_for_what_is_told_is_not_its_way() {
+    let mut world = World::with(Policy::RoundRobin);
+    world.run(400);
+    let message = why(&mut world, "beta", 64)["message"].clone();
+    assert_eq!(message["policy"], "round-robin");
+    assert!(text(&message["why"]).starts_with("the policy is round-robin: "), "{message}");
+    assert_eq!(world.ask(0, "node show", Some("alpha"))["show"]["node"]["policy"], "round-robin");
+    let usual = why(&mut World::met(), "beta", 64)["message"].clone();
+    assert_eq!(usual["policy"], "adaptive");
+    assert!(text(&usual["why"]).starts_with("messages of up to"), "{usual}");
+}

@@ -3,6 +3,7 @@
 use super::super::find::link_name;
 use super::super::show::us;
 use super::percent;
+use crate::config::Policy;
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::events::state_name;
@@ -40,6 +41,15 @@ impl Scene<'_> {
             Way::Announced => format!(
                 "messages of more than {EAGER_BYTES_MAX} bytes are announced; when the receiver has memory for one, every \
                  link with room pulls pieces of it"
+            ),
+        };
+        let policy = self.engine.core().config().policy;
+        let rule = match policy {
+            Policy::Adaptive => rule,
+            _ => format!(
+                "the policy is {}: it decides by which link a message goes before any of it leaves; what is told here is what \
+                 adaptive would do: {rule}",
+                policy.name()
             ),
         };
         match self.takers().is_empty() {
