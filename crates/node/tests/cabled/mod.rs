@@ -6,7 +6,7 @@ mod hosts;
 use std::time::Duration;
 
 pub use hosts::Host;
-use polyrail::{Config, Node, Port, Scope, ServiceAddress};
+use polyrail::{ClassDscps, Config, Node, Port, Scope, ServiceAddress};
 
 /// What the second host's port is bound to.
 pub const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
@@ -27,6 +27,11 @@ pub struct Cabled {
 impl Cabled {
     /// `None`, and a word about it, where there are no name spaces.
     pub fn new(claim: &str) -> Option<Cabled> {
+        Cabled::marking(claim, ClassDscps::default())
+    }
+
+    /// The same, with these DSCPs at both.
+    pub fn marking(claim: &str, dscps: ClassDscps) -> Option<Cabled> {
         let hosts: [Host; 2] = Host::some(claim)?;
         for (number, [near, far]) in CABLES.iter().enumerate() {
             hosts[0].link(&hosts[1], near, far, 1_500);
@@ -36,6 +41,7 @@ impl Cabled {
         let nodes = [0, 1].map(|side: usize| {
             let config =
                 Config::new().insecure().tolerance(TOLERANCE).interfaces(CABLES.map(|cable| cable[side]));
+            let config = config.dscp(dscps);
             hosts[side].run(|| Node::embed(config.interfaces_excluded(Vec::<String>::new())).unwrap())
         });
         let ports = nodes.each_ref().map(|node| node.port().unwrap());
