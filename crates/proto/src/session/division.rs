@@ -135,8 +135,11 @@ impl Session {
     /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike.
     fn division(&self, index: usize) -> Option<Division> {
         let serving = Serving::of(&self.links);
-        let served = || self.links.iter().filter(|l| serving.includes(l));
-        if served().nth(1).is_none() || !serving.includes(&self.links[index]) {
+        // What is urgent must not be left to a link that does not take it.
+        let urgency = self.schedule.urgency();
+        let takes = |link: &Link| serving.includes(link) && serving.trusts(link, urgency);
+        let served = || self.links.iter().filter(|link| takes(link));
+        if served().nth(1).is_none() || !takes(&self.links[index]) {
             return None;
         }
         let hope = serving.hope(&self.links);

@@ -8,6 +8,7 @@ mod moments;
 mod names;
 mod outgoing;
 mod outlook;
+mod probation;
 mod riders;
 mod shares;
 mod unequal;

@@ -122,6 +122,9 @@ impl Session {
             self.put_extent_rest(fill, next, end);
         }
         for class in self.schedule.classes() {
+            if class < fill.urgent {
+                continue;
+            }
             let mut index = 0;
             while let Some(work) = self.schedule.get(class, index) {
                 if fill.room() < PACKET_FULL {
