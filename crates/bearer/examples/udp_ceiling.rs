@@ -176,8 +176,15 @@ fn send_for(
         .chunks(segment_bytes)
         .flat_map(|d| [IoSlice::new(&d[..24]), IoSlice::new(&d[24..])])
         .collect();
-    let transmit =
-        Transmit { to, segment_bytes, bytes: payload.len(), slices: &slices, express: true, lend: false };
+    let transmit = Transmit {
+        to,
+        segment_bytes,
+        bytes: payload.len(),
+        slices: &slices,
+        express: true,
+        lend: false,
+        dscp: 0,
+    };
     let (start_ns, mut sent) = (monotonic_ns(), 0u64);
     let mut heard = (0, start_ns);
     while monotonic_ns() - start_ns < duration_ns {
@@ -267,6 +274,7 @@ fn send_64(bearer: &mut UdpBearer, to: polyrail_bearer::Address) {
         slices: &slices,
         express: true,
         lend: false,
+        dscp: 0,
     });
     assert!(matches!(outcome, SendOutcome::Sent), "{outcome:?}");
 }

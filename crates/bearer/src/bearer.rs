@@ -29,6 +29,9 @@ pub struct Transmit<'a> {
     /// Whether the bytes stay as they are, in the single slice that they then lie in, until all datagrams have been
     /// received: the medium may then take references to the pages ([`Capabilities::lends_pages`]).
     pub lend: bool,
+    /// The DSCP (0 to 63) of its datagrams, for media that have one: how routers and switches are to treat them. What has
+    /// one other than 0 takes no quicker way.
+    pub dscp: u8,
 }
 
 impl Transmit<'_> {

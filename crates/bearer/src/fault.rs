@@ -47,6 +47,7 @@ pub struct FaultBearer<B> {
 
 struct Delayed {
     to: Address,
+    dscp: u8,
     bytes: Vec<u8>,
     due: u64,
 }
@@ -130,24 +131,22 @@ impl<B: Bearer> FaultBearer<B> {
                 continue;
             }
             let one = &self.delayed[index];
-            if matches!(
-                send_plain(&mut self.inner, one.to, &one.bytes, one.bytes.len()),
-                SendOutcome::WouldBlock
-            ) {
+            let (way, bytes) = ((one.to, one.dscp), &one.bytes);
+            if matches!(send_plain(&mut self.inner, way, bytes, bytes.len()), SendOutcome::WouldBlock) {
                 return;
             }
             self.delayed.remove(index);
         }
     }
 
-    fn keep(&mut self, to: Address, bytes: &[u8], batches: u64) {
-        self.delayed.push_back(Delayed { to, bytes: bytes.to_vec(), due: self.batches + batches });
+    fn keep(&mut self, (to, dscp): (Address, u8), bytes: &[u8], batches: u64) {
+        self.delayed.push_back(Delayed { to, dscp, bytes: bytes.to_vec(), due: self.batches + batches });
     }
 
     /// Sends the gathered train piece by piece, each with its fate. Runs of healthy datagrams stay together.
     fn send_pieces(&mut self, transmit: &Transmit<'_>, fates: &[Fate], faults: &Faults) -> SendOutcome {
         let flat = std::mem::take(&mut self.flat);
-        let stride = transmit.segment_bytes;
+        let (way, stride) = ((transmit.to, transmit.dscp), transmit.segment_bytes);
         let mut result = SendOutcome::Sent;
         let (mut index, mut first) = (0, true);
         while index < fates.len() {
@@ -158,13 +157,13 @@ impl<B: Bearer> FaultBearer<B> {
                 Fate::Lose => SendOutcome::Sent,
                 Fate::Delay => {
                     let batches = 1 + self.random.below(u64::from(faults.delay_batches_max.max(1)));
-                    self.keep(transmit.to, piece, batches);
+                    self.keep(way, piece, batches);
                     SendOutcome::Sent
                 }
-                Fate::Pass => send_plain(&mut self.inner, transmit.to, piece, stride),
+                Fate::Pass => send_plain(&mut self.inner, way, piece, stride),
                 Fate::Duplicate => {
-                    self.keep(transmit.to, piece, 1);
-                    send_plain(&mut self.inner, transmit.to, piece, stride)
+                    self.keep(way, piece, 1);
+                    send_plain(&mut self.inner, way, piece, stride)
                 }
                 Fate::Corrupt => {
                     let mut damaged = piece.to_vec();
@@ -172,14 +171,14 @@ impl<B: Bearer> FaultBearer<B> {
                         let bit = self.random.below(damaged.len() as u64 * 8) as usize;
                         damaged[bit / 8] ^= 1 << (bit % 8);
                     }
-                    send_plain(&mut self.inner, transmit.to, &damaged, stride)
+                    send_plain(&mut self.inner, way, &damaged, stride)
                 }
             };
             match outcome {
                 // Once a part is out, the rest may not be offered again: it goes at the next occasion.
                 SendOutcome::WouldBlock if !first => {
                     for datagram in piece.chunks(stride) {
-                        self.keep(transmit.to, datagram, 1);
+                        self.keep(way, datagram, 1);
                     }
                 }
                 SendOutcome::Sent => {}
@@ -210,10 +209,15 @@ impl<B: Bearer> FaultBearer<B> {
     }
 }
 
-fn send_plain(inner: &mut impl Bearer, to: Address, bytes: &[u8], segment_bytes: usize) -> SendOutcome {
+fn send_plain(
+    inner: &mut impl Bearer,
+    (to, dscp): (Address, u8),
+    bytes: &[u8],
+    segment_bytes: usize,
+) -> SendOutcome {
     let slices = [IoSlice::new(bytes)];
     let (segment_bytes, bytes) = (segment_bytes.max(1), bytes.len());
-    inner.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false })
+    inner.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false, dscp })
 }
 
 impl<B: Bearer> Bearer for FaultBearer<B> {

@@ -211,8 +211,15 @@ mod tests {
 
     fn send(bearer: &mut impl Bearer, bytes: &[u8], segment_bytes: usize) {
         let (to, slices) = (bearer.local().address, [IoSlice::new(bytes)]);
-        let transmit =
-            Transmit { to, segment_bytes, bytes: bytes.len(), slices: &slices, express: true, lend: false };
+        let transmit = Transmit {
+            to,
+            segment_bytes,
+            bytes: bytes.len(),
+            slices: &slices,
+            express: true,
+            lend: false,
+            dscp: 0,
+        };
         assert!(matches!(bearer.send(&transmit), SendOutcome::Sent));
     }
 

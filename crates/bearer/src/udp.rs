@@ -223,7 +223,8 @@ impl Bearer for UdpBearer {
         };
         let slices = [io::IoSlice::new(bytes)];
         let common = self.sockets.common();
-        let sent = self.trouble.retry(common, |socket| socket.send_to(Some(beacon.group), &slices, None));
+        let sent =
+            self.trouble.retry(common, |socket| socket.send_to(Some(beacon.group), &slices, None, None));
         transmit::outcome(sent)
     }
 

@@ -4,6 +4,7 @@
 //! [`Config::from_toml`], [`Config::load`] and when the node starts) names the first setting that is not allowed, in
 //! one line: where it stands, what it is, what would be allowed. `docs/polyrail.toml` lists every key.
 
+mod dscp;
 mod error;
 mod file;
 mod interfaces;
@@ -11,6 +12,7 @@ mod peer;
 #[cfg(test)]
 mod tests;
 
+pub use dscp::{ClassDscps, Dscp, UnknownDscp};
 pub use error::ConfigError;
 pub use interfaces::{INTERFACES_EXCLUDED, InterfaceRules};
 pub use peer::PeerName;
@@ -143,6 +145,8 @@ pub struct Config {
     pub discovery: bool,
     /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
     pub express_frames: bool,
+    /// What routers and switches are told of each class.
+    pub dscp: ClassDscps,
     /// Most bytes to ask of the kernel for a socket's buffer; `None`: as many as it gives.
     pub socket_buffer_max: Option<usize>,
     /// How threads wait.
@@ -184,6 +188,7 @@ impl Default for Config {
             peers: Vec::new(),
             discovery: true,
             express_frames: true,
+            dscp: ClassDscps::default(),
             socket_buffer_max: None,
             wait: Wait::default(),
             adaptive_spin: Duration::from_micros(50),
@@ -284,6 +289,12 @@ impl Config {
     /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
     pub fn express_frames(mut self, on: bool) -> Self {
         self.express_frames = on;
+        self
+    }
+
+    /// What routers and switches are told of each class. A class with a DSCP other than 0 sends no express frames.
+    pub fn dscp(mut self, dscp: ClassDscps) -> Self {
+        self.dscp = dscp;
         self
     }
 

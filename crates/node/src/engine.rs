@@ -29,6 +29,7 @@ pub use client::Client;
 pub use polyrail_shm::{Pool, Sizes};
 pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 
+use crate::config::ClassDscps;
 use crate::node::events::NodeEvent;
 use gather::Gather;
 use history::History;
@@ -162,6 +163,7 @@ pub struct Engine {
     started_at: Instant,
     /// What time it is once something was sent that began at this moment.
     clock: fn(u64) -> u64,
+    dscps: ClassDscps,
 }
 
 impl Engine {
@@ -192,7 +194,13 @@ impl Engine {
             tap: None,
             started_at: Instant(now_ns),
             clock: |began_ns| began_ns,
+            dscps: ClassDscps::default(),
         }
+    }
+
+    /// Has each train leave with the DSCP of its class.
+    pub fn set_dscps(&mut self, dscps: ClassDscps) {
+        self.dscps = dscps;
     }
 
     /// Has a turn ask what time it is between sending and receiving. Sending takes time, in which answers may come

@@ -70,6 +70,7 @@ impl Node {
         let (id, name) = (core.node, core.name.to_string());
         let mut engine = Engine::new(now_ns(), core);
         engine.set_clock(|_| now_ns());
+        engine.set_dscps(config.dscp);
         let hub = MemoryHub::new();
         let warnings = open_bearers(&mut engine, &config)?;
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
@@ -340,6 +341,7 @@ fn open_bearer(
         port: config.port,
         beacon_port: if config.discovery { config.beacon_port } else { 0 },
         express: config.express_frames,
+        dscp: config.dscp.control.number(),
         socket_buffer_bytes_max: config.socket_buffer_max.map(|b| b.min(u32::MAX as usize) as u32),
         ..UdpConfig::new(interface.name.clone(), address)
     })?;

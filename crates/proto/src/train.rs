@@ -4,6 +4,7 @@
 //! it; the driver turns pieces into a gather list (ARCHITECTURE.md, decision 2).
 
 use crate::address::MediaAddress;
+use crate::flow::Class;
 use crate::id::BufferId;
 use crate::transfer::PIECE_HEAD_BYTES;
 use crate::wire::{self, PieceHead};
@@ -56,6 +57,8 @@ pub struct Train {
     pub packets: usize,
     /// Whether it may take a quicker way than other trains. Not if it is to prove that these get there (protocol.md §6.4).
     pub express: bool,
+    /// The most urgent class of the messages in it.
+    urgency: Option<Class>,
     /// Its name.
     pub id: TrainId,
     /// Where in `head` the bytes begin that are in no piece yet.
@@ -78,11 +81,23 @@ impl Train {
         Train::default()
     }
 
+    /// As which class the medium is to treat it: the most urgent one of the messages of which something is in it, or control
+    /// where there is none. What rides along with messages waits for them anyway, and is not to have bulk pass for control.
+    pub fn class(&self) -> Class {
+        self.urgency.unwrap_or(Class::Control)
+    }
+
+    /// Notes that something of a message of `class` is in it.
+    #[inline]
+    pub(crate) fn carry(&mut self, class: Class) {
+        self.urgency = Some(self.urgency.map_or(class, |urgent| urgent.min(class)));
+    }
+
     pub(crate) fn clear(&mut self) {
         self.head.clear();
         self.pieces.clear();
         (self.segment_bytes, self.bytes, self.packets, self.express) = (0, 0, 0, false);
-        self.unlisted = 0;
+        (self.unlisted, self.urgency) = (0, None);
     }
 
     #[inline]

@@ -214,6 +214,7 @@ mod tests {
             slices: &slices,
             express: false,
             lend: false,
+            dscp: 0,
         })
     }
 

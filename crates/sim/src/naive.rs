@@ -81,6 +81,7 @@ impl Naive {
             slices: &slices,
             express: false,
             lend: false,
+            dscp: 0,
         };
         matches!(self.bearer.send(&transmit), polyrail_bearer::SendOutcome::Sent)
     }

@@ -13,7 +13,7 @@ fn run(seed: u64, faults: Faults, trains: u32) -> Vec<Vec<u8>> {
     for train in 0..trains {
         let bytes: Vec<u8> =
             (0..4).flat_map(|n| format!("{:0width$}", train * 4 + n, width = SIZE).into_bytes()).collect();
-        assert!(matches!(send_plain(&mut a, Address::Memory(2), &bytes, SIZE), SendOutcome::Sent));
+        assert!(matches!(send_plain(&mut a, (Address::Memory(2), 0), &bytes, SIZE), SendOutcome::Sent));
         collect(&mut b, &mut got);
     }
     let mut own = RxBatch::new(1);
@@ -83,14 +83,14 @@ fn silence_strikes_both_ways_and_ends() {
     let (mut a, mut b) = (FaultBearer::new(hub.bearer(1), 1, Faults::default()), hub.bearer(2));
     let (control, mut batch) = (a.control(), RxBatch::new(4));
     control.silence(true);
-    send_plain(&mut a, Address::Memory(2), b"out", 3);
-    send_plain(&mut b, Address::Memory(1), b"in", 2);
+    send_plain(&mut a, (Address::Memory(2), 0), b"out", 3);
+    send_plain(&mut b, (Address::Memory(1), 0), b"in", 2);
     a.broadcast(b"beacon");
     b.broadcast(b"beacon");
     assert_eq!(a.recv(&mut batch, true).unwrap() + a.recv_beacons(&mut batch).unwrap(), 0);
     assert_eq!(b.recv(&mut batch, true).unwrap(), 0);
     control.silence(false);
     assert_eq!(a.recv(&mut batch, true).unwrap(), 0, "what came in silence is gone");
-    send_plain(&mut a, Address::Memory(2), b"out", 3);
+    send_plain(&mut a, (Address::Memory(2), 0), b"out", 3);
     assert_eq!(b.recv(&mut batch, true).unwrap(), 1);
 }

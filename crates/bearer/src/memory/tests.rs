@@ -13,6 +13,7 @@ fn send(from: &mut MemoryBearer, to: u32, bytes: &[u8]) -> SendOutcome {
         slices: &slices,
         express: true,
         lend: false,
+        dscp: 0,
     })
 }
 

@@ -89,9 +89,9 @@ impl Express {
 
     // ----- out -----------------------------------------------------------------------------------------------
 
-    /// Sends a train of one packet; false if it should go as a datagram.
+    /// Sends a train of one packet; false if it should go as a datagram. A frame has no place for a DSCP.
     pub fn send(&mut self, train: &Transmit<'_>) -> bool {
-        if !train.express || train.bytes > PACKET_BYTES_MAX {
+        if !train.express || train.bytes > PACKET_BYTES_MAX || train.dscp != 0 {
             self.after_datagrams(&train.to);
             return false;
         }

@@ -1,7 +1,7 @@
 //! Trains that leave by reference: the kernel takes the pages that they lie in instead of copying them.
 //!
-//! Only by connected sockets, for a spliced train cannot name its destination, and only large ones: two system calls are
-//! worth it from some pages on.
+//! Only by connected sockets, for a spliced train cannot name its destination nor say its DSCP, and only large ones: two system
+//! calls are worth it from some pages on.
 
 use std::io;
 
@@ -50,7 +50,10 @@ impl Lending {
         self.suspect = false;
         let lender = self.lender.as_ref()?;
         let [bytes] = train.slices else { return None };
-        if !train.lend || train.bytes < LENT_BYTES_MIN || data.peer.is_none() || !data.cut(segment_bytes) {
+        if !train.lend || train.bytes < LENT_BYTES_MIN || data.peer.is_none() {
+            return None;
+        }
+        if !data.cut(segment_bytes) || !data.mark_all(train.dscp) {
             return None;
         }
         let sent = trouble.retry(&data.socket, |socket| lender.send(socket, bytes).map(|()| train.bytes));

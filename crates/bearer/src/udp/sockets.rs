@@ -26,6 +26,8 @@ pub(super) struct Setup {
     pub gro: bool,
     /// As asked of the kernel.
     pub receive_buffer_bytes: u32,
+    /// What leaves goes with this one unless it is said.
+    pub dscp: u8,
 }
 
 impl Setup {
@@ -37,11 +39,15 @@ impl Setup {
         }
         socket.set_receive_errors()?;
         socket.set_path_mtu_probe()?;
-        socket.set_receive_ecn()?;
-        // Routers mark only what says it understands marks: ECT(0).
-        socket.set_ecn(2)?;
+        socket.set_receive_traffic_class()?;
+        socket.set_traffic_class(traffic_class(self.dscp))?;
         Ok(socket)
     }
+}
+
+/// The traffic class with this DSCP. Routers mark congestion only on what says it understands such marks: ECT(0).
+fn traffic_class(dscp: u8) -> u8 {
+    dscp << 2 | 2
 }
 
 /// One data socket.
@@ -56,11 +62,13 @@ pub(super) struct Data {
     trains: u32,
     /// Size of the datagrams that the kernel cuts from what is sent without saying one; 0: it cuts nothing.
     segment_bytes: u16,
+    /// The DSCP of what is sent without saying one.
+    dscp: u8,
 }
 
 impl Data {
-    fn new(socket: UdpSocket, peer: Option<SocketAddr>) -> Data {
-        Data { socket, peer, found: 0, trains: 0, segment_bytes: 0 }
+    fn new(socket: UdpSocket, peer: Option<SocketAddr>, dscp: u8) -> Data {
+        Data { socket, peer, found: 0, trains: 0, segment_bytes: 0, dscp }
     }
 
     /// Has the kernel cut what is sent without saying a size into datagrams of `segment_bytes` (0: not at all); whether
@@ -70,6 +78,19 @@ impl Data {
             self.segment_bytes = segment_bytes;
         }
         self.segment_bytes == segment_bytes
+    }
+
+    /// What a call has to say for its train to go with `dscp`: nothing where all goes with that.
+    pub fn mark(&self, dscp: u8) -> Option<u8> {
+        (dscp != self.dscp).then(|| traffic_class(dscp))
+    }
+
+    /// Has all go with `dscp` that is sent without saying one; whether it does. For what cannot say one.
+    pub fn mark_all(&mut self, dscp: u8) -> bool {
+        if self.dscp != dscp && self.socket.set_traffic_class(traffic_class(dscp)).is_ok() {
+            self.dscp = dscp;
+        }
+        self.dscp == dscp
     }
 
     /// The address that a call has to name to reach `to` by this socket.
@@ -97,7 +118,7 @@ pub(super) struct Sockets {
 impl Sockets {
     /// `common` is bound to `local`, whose port is known.
     pub fn new(setup: Setup, common: UdpSocket, local: SocketAddr) -> Sockets {
-        let all = vec![Data::new(common, None)];
+        let all = vec![Data::new(common, None, setup.dscp)];
         let candidates = Vec::new();
         Sockets { setup, local, all, candidates, send_buffer_bytes: 0, hot: 0, full: 0, version: 0 }
     }
@@ -197,7 +218,7 @@ impl Sockets {
             .and_then(|()| socket.set_reuse_address(false));
         self.share(false)?;
         bound?;
-        self.all.push(Data::new(socket, Some(peer)));
+        self.all.push(Data::new(socket, Some(peer), self.setup.dscp));
         self.version += 1;
         if self.send_buffer_bytes > 0 {
             self.set_send_buffer(self.send_buffer_bytes)?;

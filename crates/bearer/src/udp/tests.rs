@@ -1,5 +1,7 @@
 //! What only this bearer does, on loopback; the rest is in the conformance suite.
 
+mod marks;
+
 use super::*;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
@@ -59,6 +61,7 @@ fn a_foreign_address_is_refused() {
             slices: &[IoSlice::new(b"x")],
             express: true,
             lend: false,
+            dscp: 0,
         };
         assert!(matches!(bearer.send(&transmit), SendOutcome::Failed(_)));
     }
@@ -69,7 +72,7 @@ fn the_end_of_a_train_waits_for_room_and_then_goes_first() {
     let mut bearer = UdpBearer::open(config()).unwrap();
     let to = bearer.local().address;
     let Some(target) = bearer.target(&to) else { unreachable!() };
-    bearer.held = Some(Held::for_test(target, 2, b"aabbc"));
+    bearer.held = Some(Held::for_test(target, 0, 2, b"aabbc"));
     assert_eq!(bearer.backlog_bytes(), 5);
     let transmit = Transmit {
         to,
@@ -78,6 +81,7 @@ fn the_end_of_a_train_waits_for_room_and_then_goes_first() {
         slices: &[IoSlice::new(b"next")],
         express: true,
         lend: false,
+        dscp: 0,
     };
     assert!(matches!(bearer.send(&transmit), SendOutcome::Sent));
     let mut batch = RxBatch::new(8);
@@ -106,6 +110,7 @@ fn a_train_goes_one_by_one_when_offload_fails() {
             slices: &[IoSlice::new(&bytes)],
             express: true,
             lend: false,
+            dscp: 0,
         };
         if segments_max == 64 {
             bearer.sockets.common().set_checksums(true).unwrap();
@@ -137,6 +142,7 @@ fn send_number(from: &mut UdpBearer, to: Address, number: u32) {
         slices: &[IoSlice::new(&bytes)],
         express: true,
         lend: false,
+        dscp: 0,
     };
     assert!(matches!(from.send(&transmit), SendOutcome::Sent));
 }
@@ -215,7 +221,8 @@ fn the_connected_socket_that_is_used_least_gives_way() {
 
 /// Sockets on loopback, which send nothing: what counts is who they would send to.
 fn idle_sockets() -> Sockets {
-    let setup = sockets::Setup { v6: false, device: None, gro: false, receive_buffer_bytes: 100_000 };
+    let setup =
+        sockets::Setup { v6: false, device: None, gro: false, receive_buffer_bytes: 100_000, dscp: 0 };
     let common = setup.socket().unwrap();
     common.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let local = common.local_address().unwrap();

@@ -15,6 +15,7 @@ use crate::{Notice, SendOutcome, Transmit};
 /// The end of a train whose beginning the kernel has taken.
 pub(super) struct Held {
     to: SocketAddr,
+    dscp: u8,
     segment_bytes: usize,
     bytes: Vec<u8>,
     sent: usize,
@@ -22,8 +23,8 @@ pub(super) struct Held {
 
 impl Held {
     #[cfg(test)]
-    pub fn for_test(to: SocketAddr, segment_bytes: usize, bytes: &[u8]) -> Held {
-        Held { to, segment_bytes, bytes: bytes.to_vec(), sent: 0 }
+    pub fn for_test(to: SocketAddr, dscp: u8, segment_bytes: usize, bytes: &[u8]) -> Held {
+        Held { to, dscp, segment_bytes, bytes: bytes.to_vec(), sent: 0 }
     }
 
     pub fn bytes_left(&self) -> usize {
@@ -104,15 +105,16 @@ impl UdpBearer {
             return outcome(sent);
         }
         data.cut(0);
-        let (socket, name) = (&data.socket, data.name(to));
+        let (socket, name, mark) = (&data.socket, data.name(to), data.mark(train.dscp));
         if segments == 1 {
-            return outcome(self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, None)));
+            let sent = self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, None, mark));
+            return outcome(sent);
         }
         if !self.offload.usable(monotonic_ns) {
             return self.send_one_by_one(index, to, train);
         }
         let stride = Some(largest as u16);
-        match self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, stride)) {
+        match self.trouble.retry(socket, |socket| socket.send_to(name, train.slices, stride, mark)) {
             Err(error) if blames_offload(&error) => {
                 let result = self.send_one_by_one(index, to, train);
                 if matches!(result, SendOutcome::Sent) {
@@ -148,16 +150,17 @@ impl UdpBearer {
     /// beginning, the end is kept until there is room.
     fn send_one_by_one(&mut self, index: usize, to: SocketAddr, train: &Transmit<'_>) -> SendOutcome {
         let data = self.sockets.get(index);
-        let (socket, name) = (&data.socket, data.name(to));
+        let (socket, name, mark) = (&data.socket, data.name(to), data.mark(train.dscp));
         let cut = Cut::new(train.slices, train.segment_bytes);
         let segments = cut.segments();
         let mut sent = 0;
         while sent < segments.len() {
-            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments[sent..])) {
+            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments[sent..], mark)) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => {
                     let bytes = join(&segments[sent..]);
-                    self.held = Some(Held { to, segment_bytes: train.segment_bytes, bytes, sent: 0 });
+                    let Transmit { dscp, segment_bytes, .. } = *train;
+                    self.held = Some(Held { to, dscp, segment_bytes, bytes, sent: 0 });
                     return SendOutcome::Sent;
                 }
                 Err(error) => return outcome(Err(error)),
@@ -173,12 +176,12 @@ impl UdpBearer {
         let index = self.sockets.reaching(held.to);
         let data = self.sockets.get_mut(index);
         data.cut(0);
-        let (socket, name) = (&data.socket, data.name(held.to));
+        let (socket, name, mark) = (&data.socket, data.name(held.to), data.mark(held.dscp));
         while held.sent < held.bytes.len() {
             let slices = [IoSlice::new(&held.bytes[held.sent..])];
             let cut = Cut::new(&slices, held.segment_bytes);
             let segments = cut.segments();
-            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments)) {
+            match self.trouble.retry(socket, |socket| socket.send_segments(name, &segments, mark)) {
                 Ok(count) => {
                     let bytes = segments[..count].iter().flat_map(|one| one.iter()).map(|slice| slice.len());
                     held.sent += bytes.sum::<usize>();

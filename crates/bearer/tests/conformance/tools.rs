@@ -52,7 +52,7 @@ impl<'a> Train<'a> {
 
 pub fn send(bearer: &mut dyn Bearer, to: Address, train: &Train<'_>) -> SendOutcome {
     let &Train { ref slices, bytes, segment_bytes, lend } = train;
-    bearer.send(&Transmit { to, segment_bytes, bytes, slices, express: true, lend })
+    bearer.send(&Transmit { to, segment_bytes, bytes, slices, express: true, lend, dscp: 0 })
 }
 
 #[track_caller]

@@ -3,7 +3,10 @@
 //! Every key is optional here; what is missing keeps its default. Values are checked where the builder's are, in
 //! `Config::validate`; this file only finds the line to blame.
 
-use super::{Config, ConfigError, Integrity, Policy, Profile, Progress, Security, Wait};
+use super::dscp::ALLOWED;
+use super::{
+    ClassDscps, Config, ConfigError, Dscp, Integrity, Policy, Profile, Progress, Security, UnknownDscp, Wait,
+};
 use polyrail_proto::id::NodeId;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -52,6 +55,7 @@ struct File {
     control: Option<PathBuf>,
     progress: Option<Progress>,
     interfaces: FileInterfaces,
+    dscp: FileDscps,
     memory: FileMemory,
 }
 
@@ -67,6 +71,16 @@ enum FileSecurity {
 struct FileInterfaces {
     include: Option<Vec<String>>,
     exclude: Option<Vec<String>>,
+}
+
+/// Names or numbers.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct FileDscps {
+    control: Option<toml::Value>,
+    urgent: Option<toml::Value>,
+    normal: Option<toml::Value>,
+    bulk: Option<toml::Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -90,6 +104,7 @@ impl File {
         c.control = self.control;
         c.interfaces.exclude = self.interfaces.exclude;
         set(&mut c.interfaces.include, self.interfaces.include);
+        c.dscp = self.dscp.into_dscps()?;
         set(&mut c.cluster, self.cluster);
         set(&mut c.port, self.port);
         set(&mut c.beacon_port, self.beacon_port);
@@ -112,6 +127,26 @@ impl File {
         set(&mut c.memory.completion_entries, self.memory.completion_entries);
         Ok(c)
     }
+}
+
+impl FileDscps {
+    fn into_dscps(self) -> Result<ClassDscps, ConfigError> {
+        Ok(ClassDscps {
+            control: parse_dscp("dscp.control", self.control)?,
+            urgent: parse_dscp("dscp.urgent", self.urgent)?,
+            normal: parse_dscp("dscp.normal", self.normal)?,
+            bulk: parse_dscp("dscp.bulk", self.bulk)?,
+        })
+    }
+}
+
+fn parse_dscp(key: &str, value: Option<toml::Value>) -> Result<Dscp, ConfigError> {
+    let Some(value) = value else { return Ok(Dscp::default()) };
+    let parsed = match &value {
+        toml::Value::String(name) => name.parse(),
+        other => other.to_string().parse(),
+    };
+    parsed.map_err(|UnknownDscp(_)| ConfigError::new(key, format!("{value} is no DSCP"), ALLOWED))
 }
 
 fn set<T>(slot: &mut T, value: Option<T>) {

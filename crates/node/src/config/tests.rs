@@ -5,6 +5,10 @@ fn error(text: &str) -> String {
     Config::from_toml(text).expect_err(text).to_string()
 }
 
+fn dscp(number: u8) -> Dscp {
+    Dscp::new(number).unwrap()
+}
+
 fn addresses() -> Vec<IpAddr> {
     vec!["10.1.2.3".parse().unwrap(), "fe80::1".parse().unwrap()]
 }
@@ -52,6 +56,7 @@ fn every_key_reaches_its_setting() {
         integrity = "full"
         progress = "manual"
         interfaces = { include = ["l0", "l1"] }
+        dscp = { control = "cs6", urgent = "EF", normal = 18, bulk = "1" }
         memory = { tx_arena_bytes = 1048576, rx_arena_bytes = 2097152, submission_entries = 64, completion_entries = 128 }
     "#;
     let expected = Config::new()
@@ -73,6 +78,7 @@ fn every_key_reaches_its_setting() {
         .integrity(Integrity::Full)
         .progress(Progress::Manual)
         .interfaces(["l0", "l1"])
+        .dscp(ClassDscps { control: dscp(48), urgent: dscp(46), normal: dscp(18), bulk: dscp(1) })
         .memory(Memory {
             tx_arena_bytes: 1 << 20,
             rx_arena_bytes: 2 << 20,
@@ -100,6 +106,28 @@ fn an_error_says_where_what_and_what_is_allowed() {
         error("id = \"+1\"\nsecurity = \"none\""),
         "line 1: id: \"+1\" is no identity; allowed: 1 to ffffffffffffffff, hexadecimal"
     );
+}
+
+#[test]
+fn what_is_no_dscp_is_told_with_its_line_and_all_that_are() {
+    for (wrong, told) in [
+        ("\"fast\"", "\"fast\""),
+        ("64", "64"),
+        ("-1", "-1"),
+        ("4.0", "4.0"),
+        ("true", "true"),
+        ("[8]", "[8]"),
+    ] {
+        assert_eq!(
+            error(&format!("security = \"none\"\n[dscp]\nurgent = \"ef\"\nbulk = {wrong}\n")),
+            format!(
+                "line 4: dscp.bulk: {told} is no DSCP; allowed: 0 to 63, cs0 to cs7, \
+                af11 af12 af13 af21 af22 af23 af31 af32 af33 af41 af42 af43, ef, le"
+            )
+        );
+    }
+    let unknown_class = error("dscp = { slow = 1 }");
+    assert!(unknown_class.contains("unknown field `slow`, expected one of `control`"), "{unknown_class}");
 }
 
 #[test]

@@ -88,7 +88,8 @@ impl World {
     fn forge(&mut self, bytes: &[u8]) {
         let (to, slices) = (Address::Memory(1), [std::io::IoSlice::new(bytes)]);
         let (segment_bytes, bytes) = (bytes.len(), bytes.len());
-        let transmit = Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false };
+        let transmit =
+            Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false, dscp: 0 };
         assert!(matches!(self.stranger.send(&transmit), polyrail_bearer::SendOutcome::Sent));
         self.run(1);
     }

@@ -282,10 +282,11 @@ impl Engine {
         } else {
             let Some(to) = Address::from_bytes(train.to.as_bytes()) else { return true };
             let (segment_bytes, bytes, express) = (train.segment_bytes, train.bytes, train.express);
+            let dscp = self.dscps.of(train.class()).number();
             let lends = bearer.capabilities().lends_pages;
             let mut send = |slices: &[IoSlice<'_>], lend: bool| {
                 let lend = lend && lends;
-                let sent = bearer.send(&Transmit { to, segment_bytes, bytes, slices, express, lend });
+                let sent = bearer.send(&Transmit { to, segment_bytes, bytes, slices, express, lend, dscp });
                 if let (Some(tap), SendOutcome::Sent) = (&mut tap, &sent) {
                     let parts = slices.iter().map(|slice| &slice[..]);
                     tap.take(now, (bearer.local().address, to), segment_bytes, parts);

@@ -165,6 +165,7 @@ impl World {
             slices: &[std::io::IoSlice::new(b"hello")],
             express: false,
             lend: false,
+            dscp: 0,
         };
         assert!(matches!(self.stranger.send(&transmit), SendOutcome::Sent));
     }

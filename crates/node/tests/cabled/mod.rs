@@ -26,6 +26,11 @@ impl Cabled {
     /// Nodes that give each other up after a silence of `tolerance`; `None`, and a word about it, where there are no name
     /// spaces.
     pub fn new(claim: &str, tolerance: Duration) -> Option<Cabled> {
+        Cabled::with(claim, Config::new().tolerance(tolerance))
+    }
+
+    /// Nodes of these settings.
+    pub fn with(claim: &str, settings: Config) -> Option<Cabled> {
         let hosts: [Host; 2] = Host::some(claim)?;
         for (number, [near, far]) in CABLES.iter().enumerate() {
             hosts[0].link(&hosts[1], near, far, 1_500);
@@ -33,8 +38,7 @@ impl Cabled {
             hosts[1].ip(&format!("addr add dev {far} 10.0.{number}.2/24"));
         }
         let nodes = [0, 1].map(|side: usize| {
-            let config =
-                Config::new().insecure().tolerance(tolerance).interfaces(CABLES.map(|cable| cable[side]));
+            let config = settings.clone().insecure().interfaces(CABLES.map(|cable| cable[side]));
             hosts[side].run(|| Node::embed(config.interfaces_excluded(Vec::<String>::new())).unwrap())
         });
         let ports = nodes.each_ref().map(|node| node.port().unwrap());

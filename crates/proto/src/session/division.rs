@@ -139,8 +139,11 @@ impl Session {
             return None;
         }
         let serving = Serving::of(&self.links);
-        let served = || self.links.iter().filter(|l| serving.includes(l));
-        if served().nth(1).is_none() || !serving.includes(&self.links[index]) {
+        // What is urgent must not be left to a link that does not take it.
+        let urgency = self.schedule.urgency();
+        let takes = |link: &Link| serving.includes(link) && serving.trusts(link, urgency);
+        let served = || self.links.iter().filter(|link| takes(link));
+        if served().nth(1).is_none() || !takes(&self.links[index]) {
             return None;
         }
         let hope = serving.hope(&self.links);

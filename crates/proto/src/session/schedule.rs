@@ -72,6 +72,11 @@ impl Schedule {
         self.rings.iter().all(VecDeque::is_empty)
     }
 
+    /// The most urgent class of which something waits.
+    pub(super) fn urgency(&self) -> Class {
+        Class::ALL.into_iter().find(|class| !self.rings[*class as usize].is_empty()).unwrap_or_default()
+    }
+
     /// Whether what comes next leaves room in its packets: pieces of large messages fill theirs.
     pub(super) fn has_flows(&self) -> bool {
         self.rings.iter().any(|ring| matches!(ring.front(), Some(Work::Flow(_))))
@@ -169,9 +174,12 @@ impl Schedule {
     pub(super) fn pick(&self, links: &[Link], bytes: u64) -> Option<usize> {
         let serving = Serving::of(links);
         let hope = serving.hope(links);
-        let (mut best, mut old) = (None, None);
+        let (urgency, mut best, mut old) = (self.urgency(), None, None);
         for (index, link) in links.iter().enumerate() {
             let Ok(Duration(delay_ns)) = offer(serving, link, bytes, hope) else { continue };
+            if !serving.trusts(link, urgency) {
+                continue;
+            }
             if best.is_none_or(|(_, least_ns)| delay_ns < least_ns) {
                 best = Some((index, delay_ns));
             }

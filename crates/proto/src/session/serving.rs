@@ -2,6 +2,7 @@
 //!
 //! One rule for all who ask, or one would leave its messages to a link that another holds shut.
 
+use crate::flow::Class;
 use crate::link::Link;
 use crate::link::state::LinkState;
 use crate::wire::LinkStatus;
@@ -30,6 +31,8 @@ pub(super) struct Serving {
     status: LinkStatus,
     /// One of these has confirmed what it carried.
     sure: bool,
+    /// One that serves is up, and not on probation.
+    up: bool,
 }
 
 impl Serving {
@@ -37,7 +40,9 @@ impl Serving {
         let usable = |status| links.iter().filter(move |l| l.wanted() == status && l.usable());
         let active = usable(LinkStatus::Active).next().is_some();
         let status = if active { LinkStatus::Active } else { LinkStatus::Standby };
-        Serving { status, sure: usable(status).any(|l| !l.in_doubt()) }
+        let sure = usable(status).any(|l| !l.in_doubt());
+        let up = usable(status).any(|l| l.state.state() == LinkState::Up && !(sure && l.in_doubt()));
+        Serving { status, sure, up }
     }
 
     /// Whether new messages may leave by `link`.
@@ -61,6 +66,13 @@ impl Serving {
             LinkStatus::Standby => Some(Obstacle::Standby),
             _ => Some(Obstacle::Drain),
         }
+    }
+
+    /// Whether `link`, which serves, may carry messages of `class`. Those of control and urgent are not for links on probation
+    /// while one that is up serves.
+    #[inline]
+    pub(super) fn trusts(self, link: &Link, class: Class) -> bool {
+        class > Class::Urgent || !self.up || link.state.state() == LinkState::Up
     }
 
     /// What to expect of links of which nothing is known ([`Link::hope`]).

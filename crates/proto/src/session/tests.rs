@@ -1,6 +1,7 @@
 //! Which links serve, and who waits for what: a session whose links are set by hand.
 
 mod arriving;
+mod classes;
 mod fate;
 mod incoming;
 mod moments;
@@ -8,6 +9,7 @@ mod names;
 mod outgoing;
 mod outlook;
 mod policies;
+mod probation;
 mod riders;
 mod shares;
 mod unequal;

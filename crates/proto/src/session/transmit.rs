@@ -4,6 +4,7 @@ mod packet;
 
 use super::serving::Serving;
 use super::{Cx, Session, schedule};
+use crate::flow::Class;
 use crate::id::{BearerId, LinkId};
 use crate::limits;
 use crate::link::send::{Extent, Item, NewTrain};
@@ -38,6 +39,8 @@ struct Fill<'a> {
     budget: u64,
     /// Small messages may go by this link.
     small: bool,
+    /// The most urgent class that may.
+    urgent: Class,
     train: &'a mut Train,
     items: Vec<(u8, Item)>,
     extent: Option<Extent>,
@@ -164,8 +167,9 @@ impl Session {
             self.fill_mtu_probe(cx, index, size, train);
             return true;
         }
-        let open = Serving::of(&self.links).includes(&self.links[index]);
-        let link = &self.links[index];
+        let (serving, link) = (Serving::of(&self.links), &self.links[index]);
+        let open = serving.includes(link);
+        let urgent = if serving.trusts(link, Class::Control) { Class::Control } else { Class::Normal };
         let room = if open { link.room() } else { 0 };
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
@@ -185,6 +189,7 @@ impl Session {
             limit,
             budget,
             small,
+            urgent,
             train,
             items,
             extent: None,
@@ -385,6 +390,7 @@ impl Session {
             limit: size as usize,
             budget: 0,
             small: false,
+            urgent: Class::Control,
             train,
             items,
             extent: None,

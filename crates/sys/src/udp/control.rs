@@ -21,15 +21,15 @@ impl Control {
         Control { bytes: [0; Control::CAPACITY] }
     }
 
-    /// The message that asks for segmentation into `segment_bytes`, and its length.
-    pub fn segment(segment_bytes: u16) -> (Control, usize) {
-        let mut out = Control::empty();
-        let length = HEADER_BYTES + 2;
-        out.bytes[..WORD_BYTES].copy_from_slice(&length.to_ne_bytes());
-        out.bytes[WORD_BYTES..WORD_BYTES + 4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
-        out.bytes[WORD_BYTES + 4..HEADER_BYTES].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
-        out.bytes[HEADER_BYTES..length].copy_from_slice(&segment_bytes.to_ne_bytes());
-        (out, length.next_multiple_of(WORD_BYTES))
+    /// Writes a message behind the first `length` bytes; how many there are then.
+    pub fn put(&mut self, length: usize, level: c_int, kind: c_int, value: &[u8]) -> usize {
+        let own = HEADER_BYTES + value.len();
+        let out = &mut self.bytes[length..length + own];
+        out[..WORD_BYTES].copy_from_slice(&own.to_ne_bytes());
+        out[WORD_BYTES..WORD_BYTES + 4].copy_from_slice(&level.to_ne_bytes());
+        out[WORD_BYTES + 4..HEADER_BYTES].copy_from_slice(&kind.to_ne_bytes());
+        out[HEADER_BYTES..].copy_from_slice(value);
+        length + own.next_multiple_of(WORD_BYTES)
     }
 
     /// The messages in the first `length` bytes: level, type and value.
@@ -52,10 +52,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_damage_ends_the_walk() {
-        let (control, length) = Control::segment(1_472);
-        let value = 1_472u16.to_ne_bytes();
-        let read: Vec<_> = control.messages(length).collect();
-        assert_eq!(read, [(libc::SOL_UDP, libc::UDP_SEGMENT, &value[..])]);
+        let (size, class) = (1_472u16.to_ne_bytes(), 0xba_i32.to_ne_bytes());
+        let mut control = Control::empty();
+        let first = control.put(0, libc::SOL_UDP, libc::UDP_SEGMENT, &size);
+        let length = control.put(first, libc::IPPROTO_IP, libc::IP_TOS, &class);
+        let wanted =
+            [(libc::SOL_UDP, libc::UDP_SEGMENT, &size[..]), (libc::IPPROTO_IP, libc::IP_TOS, &class[..])];
+        assert_eq!(control.messages(length).collect::<Vec<_>>(), wanted);
+        assert_eq!(control.messages(first).collect::<Vec<_>>(), wanted[..1]);
         assert_eq!(control.messages(HEADER_BYTES + 1).count(), 0);
         assert_eq!(control.messages(0).count(), 0);
         assert_eq!(Control::empty().messages(Control::CAPACITY).count(), 0);

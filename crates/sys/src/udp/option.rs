@@ -54,17 +54,19 @@ impl UdpSocket {
         self.set(libc::SOL_SOCKET, libc::SO_NO_CHECK, (!on).into())
     }
 
-    /// Marks what is sent with this ECN code point (0 to 3).
-    pub fn set_ecn(&self, ecn: u8) -> io::Result<()> {
-        self.set_family(
-            (libc::IPPROTO_IP, libc::IP_TOS),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-            c_int::from(ecn & 3),
-        )
+    /// Marks what is sent, if nothing else is said with it: the DSCP in the upper six bits, the ECN code point in the lower two.
+    pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
+        let (level, name) = self.traffic_class_option();
+        self.set(level, name, class.into())
     }
 
-    /// Has the ECN code point of what is received told.
-    pub fn set_receive_ecn(&self) -> io::Result<()> {
+    /// Level and name of the option for that, which are those of its control message too.
+    pub(super) fn traffic_class_option(&self) -> (c_int, c_int) {
+        if self.is_v6() { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) }
+    }
+
+    /// Has the DSCP and the ECN code point of what is received told.
+    pub fn set_receive_traffic_class(&self) -> io::Result<()> {
         self.set_family((libc::IPPROTO_IP, libc::IP_RECVTOS), (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS), 1)
     }
 

@@ -19,6 +19,8 @@ pub struct Received {
     pub stride: Option<usize>,
     /// The ECN code point (3: congestion experienced).
     pub ecn: u8,
+    /// The DSCP (0 to 63).
+    pub dscp: u8,
     /// Whether the buffer was too small, so that bytes are missing.
     pub truncated: bool,
 }
@@ -60,6 +62,7 @@ impl RecvQueue {
             bytes: header.msg_len as usize,
             stride: None,
             ecn: 0,
+            dscp: 0,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         };
         // The C library's type of this length differs between systems.
@@ -76,7 +79,7 @@ impl RecvQueue {
                         || value.first().copied().unwrap_or(0),
                         |bytes| i32::from_ne_bytes(*bytes) as u8,
                     );
-                    out.ecn = class & 3;
+                    (out.dscp, out.ecn) = (class >> 2, class & 3);
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ fn bound(ip: IpAddr) -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::new(ip.is_ipv6()).unwrap();
     socket.set_receive_errors().unwrap();
     socket.set_path_mtu_probe().unwrap();
-    socket.set_receive_ecn().unwrap();
+    socket.set_receive_traffic_class().unwrap();
     socket.bind((ip, 0).into()).unwrap();
     let address = socket.local_address().unwrap();
     (socket, address)
@@ -45,9 +45,9 @@ fn recv_all(socket: &UdpSocket, bytes: usize) -> Vec<(Vec<u8>, Received)> {
 fn a_gathered_datagram_arrives_with_sender_and_mark() {
     for home in homes() {
         let ((a, a_address), (b, b_address)) = (bound(home), bound(home));
-        a.set_ecn(3).unwrap();
+        a.set_traffic_class(3).unwrap();
         let slices: Vec<IoSlice> = (0..200).map(|_| IoSlice::new(b"xyz")).collect();
-        assert_eq!(a.send_to(Some(b_address), &slices, None).unwrap(), 600);
+        assert_eq!(a.send_to(Some(b_address), &slices, None, None).unwrap(), 600);
         let got = recv_all(&b, 600);
         assert_eq!(got[0].0, b"xyz".repeat(200));
         assert_eq!((got[0].1.from, got[0].1.ecn, got[0].1.truncated), (a_address, 3, false));
@@ -61,7 +61,7 @@ fn a_train_arrives_as_groups_of_its_stride() {
         b.set_gro(true).unwrap();
         assert!(a.knows_gso());
         let train: Vec<u8> = (0..5_500u32).map(|n| n as u8).collect();
-        assert_eq!(a.send_to(Some(b_address), &[IoSlice::new(&train)], Some(1_000)).unwrap(), 5_500);
+        assert_eq!(a.send_to(Some(b_address), &[IoSlice::new(&train)], Some(1_000), None).unwrap(), 5_500);
         let got = recv_all(&b, train.len());
         assert_eq!(got.iter().flat_map(|(bytes, _)| bytes.clone()).collect::<Vec<_>>(), train);
         assert!(got.iter().all(|(bytes, r)| r.stride.is_none_or(|s| s == 1_000) && bytes.len() >= 500));
@@ -73,9 +73,34 @@ fn a_train_arrives_as_groups_of_its_stride() {
 fn segments_go_one_by_one_in_one_call() {
     let ((a, _), (b, b_address)) = (bound(homes()[0]), bound(homes()[0]));
     let (one, two) = ([IoSlice::new(b"one")], [IoSlice::new(b"t"), IoSlice::new(b"wo")]);
-    assert_eq!(a.send_segments(Some(b_address), &[&one, &two]).unwrap(), 2);
+    assert_eq!(a.send_segments(Some(b_address), &[&one, &two], None).unwrap(), 2);
     let got = recv_all(&b, 6);
     assert_eq!(got.iter().map(|(bytes, _)| &bytes[..]).collect::<Vec<_>>(), [b"one", b"two"]);
+}
+
+/// The DSCP and ECN mark of each of so many datagrams.
+fn marks(socket: &UdpSocket, count: usize) -> Vec<(u8, u8)> {
+    recv_all(socket, 10 * count).iter().map(|(_, received)| (received.dscp, received.ecn)).collect()
+}
+
+#[test]
+fn a_mark_goes_with_a_datagram_a_train_or_all_that_a_socket_sends() {
+    for home in homes() {
+        let ((a, _), (b, b_address)) = (bound(home), bound(home));
+        let (to, one, train) = (Some(b_address), [IoSlice::new(&[1; 10])], [IoSlice::new(&[3; 30])]);
+        a.send_to(to, &one, None, None).unwrap();
+        assert_eq!(marks(&b, 1), [(0, 0)]);
+        a.send_to(to, &one, None, Some(46 << 2 | 2)).unwrap();
+        assert_eq!(marks(&b, 1), [(46, 2)]);
+        a.send_to(to, &train, Some(10), Some(8 << 2 | 1)).unwrap();
+        assert_eq!(marks(&b, 3), [(8, 1); 3]);
+        assert_eq!(a.send_segments(to, &[&one, &one], Some(18 << 2 | 2)).unwrap(), 2);
+        assert_eq!(marks(&b, 2), [(18, 2); 2]);
+        a.set_traffic_class(48 << 2 | 2).unwrap();
+        a.send_to(to, &one, None, None).unwrap();
+        a.send_to(to, &one, None, Some(2)).unwrap();
+        assert_eq!(marks(&b, 2), [(48, 2), (0, 2)]);
+    }
 }
 
 #[test]
@@ -84,13 +109,13 @@ fn nothing_there_would_block_and_too_large_is_told() {
     let (mut queue, mut buffer) = (RecvQueue::new(1), [0u8; 10]);
     let error = a.recv_many(&mut queue, std::iter::once(&mut buffer[..])).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-    let error = a.send_to(Some(address), &[IoSlice::new(&[0; 65_508])], None).unwrap_err();
+    let error = a.send_to(Some(address), &[IoSlice::new(&[0; 65_508])], None, None).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     let queued = a.take_error().unwrap().unwrap();
     // Until it is taken, this error would fail the next call, although the datagram has been refused already.
     assert_eq!((queued.to, queued.errno), (Some(address), libc::EMSGSIZE));
     assert_eq!(a.take_error().unwrap(), None);
-    a.send_to(Some(address), &[IoSlice::new(&[7; 20])], None).unwrap();
+    a.send_to(Some(address), &[IoSlice::new(&[7; 20])], None, None).unwrap();
     wait_readable(&a);
     assert_eq!(a.recv_many(&mut queue, std::iter::once(&mut buffer[..])).unwrap(), 1);
     let got = queue.get(0).unwrap();
@@ -104,7 +129,7 @@ fn a_closed_port_is_an_entry_in_the_error_queue() {
     for home in homes() {
         let ((a, _), (b, b_address)) = (bound(home), bound(home));
         drop(b);
-        a.send_to(Some(b_address), &[IoSlice::new(b"anybody?")], None).unwrap();
+        a.send_to(Some(b_address), &[IoSlice::new(b"anybody?")], None, None).unwrap();
         wait_readable(&a);
         let error = a.take_error().unwrap().unwrap();
         assert_eq!(
@@ -146,7 +171,7 @@ fn multicast_is_heard_by_every_member_on_the_machine() {
         socket
     };
     let (a, b) = (open(), open());
-    a.send_to(Some((group, port).into()), &[IoSlice::new(b"hello")], None).unwrap();
+    a.send_to(Some((group, port).into()), &[IoSlice::new(b"hello")], None, None).unwrap();
     for socket in [&a, &b] {
         let got = recv_all(socket, 5);
         assert_eq!((&got[0].0[..], got[0].1.from), (&b"hello"[..], (homes()[0], port).into()));

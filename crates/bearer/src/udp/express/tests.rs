@@ -77,7 +77,15 @@ impl Ends {
         self.reply();
         let packet = vec![7; bytes];
         let (slices, segment_bytes) = ([IoSlice::new(&packet)], bytes);
-        self.a.send(&Transmit { to: self.to_b, segment_bytes, bytes, slices: &slices, express, lend: false })
+        self.a.send(&Transmit {
+            to: self.to_b,
+            segment_bytes,
+            bytes,
+            slices: &slices,
+            express,
+            lend: false,
+            dscp: 0,
+        })
     }
 
     /// Number of the last packet's frame to b.
@@ -132,6 +140,27 @@ impl Ends {
         assert!(self.offer(1, true));
         self.last_frame().behind
     }
+}
+
+#[test]
+fn what_has_a_dscp_goes_as_a_datagram_that_the_next_frame_waits_for() {
+    on_cable("what_has_a_dscp_goes_as_a_datagram_that_the_next_frame_waits_for", |mut ends| {
+        ends.agree();
+        assert!(ends.next_is_behind(), "behind those before frames began");
+        assert!(!ends.next_is_behind());
+        let (to, slices) = (ends.to_b, [IoSlice::new(b"marked")]);
+        let marked = Transmit {
+            to,
+            segment_bytes: 6,
+            bytes: 6,
+            slices: &slices,
+            express: true,
+            lend: false,
+            dscp: 46,
+        };
+        assert!(!ends.a.send(&marked));
+        assert!(ends.next_is_behind());
+    });
 }
 
 #[test]

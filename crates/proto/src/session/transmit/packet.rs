@@ -150,6 +150,9 @@ impl Session {
             self.put_extent_rest(fill, next, end);
         }
         for class in self.schedule.classes() {
+            if class < fill.urgent {
+                continue;
+            }
             let mut index = 0;
             while let Some(work) = self.schedule.get(class, index) {
                 if fill.room() < PACKET_FULL {
@@ -216,6 +219,7 @@ impl Session {
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
         self.schedule.note_sent(class, fill.now);
+        fill.train.carry(class);
         let bytes = self.put_take(fill, key, flow_key, take);
         fill.budget = fill.budget.saturating_sub(bytes);
         if fill.budget == 0 {
@@ -347,6 +351,7 @@ impl Session {
         let buffer = transfer.message.buffer;
         let first = (end - start).min(here as u64);
         let frame = TransferFragment { transfer: to, offset: start };
+        fill.train.carry(class);
         fill.train.with_head(|head| frame.emit(head, first as usize));
         fill.train.body(buffer, start, first as usize);
         if start + first == end {
