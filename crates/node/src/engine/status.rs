@@ -99,7 +99,7 @@ pub struct LinkReport {
     pub mtu: u16,
     /// Smoothed and least round trip, nanoseconds.
     pub rtt_ns: (u64, u64),
-    /// Measured rate, bytes per second.
+    /// What it is expected to deliver or, if that is forgotten, what it delivered last; bytes per second, 0 if nothing is known.
     pub rate_bytes_per_s: u64,
     /// May be in flight, is in flight, bytes.
     pub window_bytes: (u64, u64),
@@ -284,6 +284,13 @@ pub(crate) fn status_name(status: LinkStatus) -> &'static str {
     }
 }
 
+fn expected_bytes_per_s(link: &Link) -> u64 {
+    match link.pace.bytes_per_s() {
+        0 => link.window.rate_bytes_per_s(),
+        expected => expected,
+    }
+}
+
 fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
     LinkReport {
         peer: session.peer.name.to_string(),
@@ -296,7 +303,7 @@ fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
         status_of_peer: status_name(l.status_of_peer).to_owned(),
         mtu: l.mtu.current(),
         rtt_ns: (l.rtt.srtt().0, l.rtt.min().0),
-        rate_bytes_per_s: l.pace.bytes_per_s(),
+        rate_bytes_per_s: expected_bytes_per_s(l),
         window_bytes: (l.window.cwnd(), l.sent.inflight_bytes()),
         packets: (
             l.stats.packets_sent,
