@@ -49,17 +49,19 @@ impl List {
 
     pub(crate) fn table(&self) -> String {
         let names: Vec<&str> = self.workloads.iter().map(|workload| workload.name()).collect();
+        let entries = self.protocols.iter().chain(&self.peers);
+        let width = entries.map(|entry| entry.name.len()).max().unwrap_or(0);
         let mut text = format!("workloads: {}\n\n", names.join(", "));
         for entry in &self.protocols {
-            let _ = writeln!(text, "{:<14} {}", entry.name, entry.about.unwrap_or_default());
+            let _ = writeln!(text, "{:<width$} {}", entry.name, entry.about.unwrap_or_default());
             if let Some(reason) = &entry.reason {
-                let _ = writeln!(text, "{:<14} unavailable: {reason}", "");
+                let _ = writeln!(text, "{:<width$} unavailable: {reason}", "");
             }
         }
         text.push_str("\nother systems, by `bench peers`:\n");
         for entry in &self.peers {
             let state = entry.reason.as_deref().unwrap_or("installed");
-            let _ = writeln!(text, "{:<14} {state}", entry.name);
+            let _ = writeln!(text, "{:<width$} {state}", entry.name);
         }
         text
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_bench::netns::Testbed;
+use polyrail_bench::protocol::Protocol;
 
 use super::{bench, namespaces, output, run};
 
@@ -23,9 +24,17 @@ pub fn every_protocol_answers_between_two_nodes() {
     let document = bench("pingpong --links 2 --duration 0.1 --warmup 0.05 --repeat 1 --wait adaptive");
     let results = document["results"].as_array().expect("results");
     let unavailable = document["unavailable"].as_array().map_or(0, Vec::len);
-    let known = polyrail_bench::protocol::all().len();
-    assert_eq!(results.len() + unavailable, known, "each protocol is measured or named with a reason");
-    for row in results {
+    let all = polyrail_bench::protocol::all();
+    let (usual, named): (Vec<&dyn Protocol>, Vec<&dyn Protocol>) =
+        all.into_iter().partition(|protocol| protocol.is_usual());
+    assert_eq!(results.len() + unavailable, usual.len(), "each protocol is measured or named with a reason");
+    let names = named.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(",");
+    let others = bench(&format!(
+        "pingpong --protocol {names} --links 2 --duration 0.1 --warmup 0.05 --repeat 1 --wait adaptive"
+    ));
+    let others = others["results"].as_array().expect("results");
+    assert_eq!(others.len(), named.len(), "those that take part only where they are named");
+    for row in results.iter().chain(others) {
         let answered = row["latency_us"]["p50"]["median"].as_f64().is_some_and(|us| us > 0.0);
         // On a busy machine a datagram may wait longer than a lost one is waited for.
         let datagrams =
