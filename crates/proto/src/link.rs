@@ -256,7 +256,7 @@ impl Link {
         }
     }
 
-    /// What to expect of a link that never carried more than a packet: twice what the best of the others delivers, or
+    /// What to expect of a link of which nothing is known, or not any more: twice what the best of the others delivers, or
     /// nobody would ever find out.
     pub fn hope<'a>(links: impl Iterator<Item = &'a Link>) -> u64 {
         match links.map(|link| link.pace.bytes_per_s()).max() {

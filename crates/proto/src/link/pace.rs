@@ -210,13 +210,13 @@ impl Bursts {
         self.bytes += bytes;
         self.span_ns += span_ns;
         if self.span_ns > BURST_SPAN.0 {
-            self.bytes = (self.bytes as u128 * BURST_SPAN.0 as u128 / self.span_ns as u128) as u64;
+            self.bytes = self.bytes.saturating_mul(BURST_SPAN.0) / self.span_ns;
             self.span_ns = BURST_SPAN.0;
         }
     }
 
     fn bytes_per_s(&self) -> u64 {
-        (self.bytes as u128 * 1_000_000_000 / self.span_ns.max(1) as u128) as u64
+        self.bytes.saturating_mul(1_000_000_000) / self.span_ns.max(1)
     }
 }
 

@@ -122,13 +122,15 @@ impl Session {
 
     /// Has the peer asked what its links do, if a large message waits for that.
     fn ask_for_states(&mut self, now: Instant) -> bool {
-        let wanted = self.policy.as_mut().is_some_and(|policy| policy.take_question(now));
+        if !self.policy.as_mut().is_some_and(|policy| policy.take_question(now)) {
+            return false;
+        }
         let serving = Serving::of(&self.links);
-        if wanted && let Some(link) = self.links.iter_mut().find(|link| serving.includes(link)) {
+        if let Some(link) = self.links.iter_mut().find(|link| serving.includes(link)) {
             link.probe = Some(ProbeKind::State);
             self.quiet.stir();
         }
-        wanted
+        true
     }
 
     /// Notes that nothing is left for `bearer`, if it is so: nearly always one train takes all there is.

@@ -117,7 +117,8 @@ fn address(body: &[u8]) -> Option<(u32, InterfaceAddress)> {
     Some((index, InterfaceAddress { ip: local.or(remote)?, prefix_bits, scope, tentative }))
 }
 
-fn ip(value: &[u8]) -> Option<IpAddr> {
+/// An address of either family.
+pub(super) fn ip(value: &[u8]) -> Option<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(value) {
         return Some(Ipv4Addr::from(v4).into());
     }

@@ -1,8 +1,9 @@
 //! By which interface the system would send to an address, if nobody said which.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
+use super::list::ip;
 use super::netlink::{attributes, messages, open, request, u32_at};
 
 /// Fixed part of a route message: family, lengths, service, table, protocol, scope, type, flags.
@@ -60,17 +61,11 @@ fn route(body: &[u8]) -> Option<Route> {
     Some(Route { interface_index: interface_index?, gateway })
 }
 
-fn ip(value: &[u8]) -> Option<IpAddr> {
-    if let Ok(v4) = <[u8; 4]>::try_from(value) {
-        return Some(Ipv4Addr::from(v4).into());
-    }
-    <[u8; 16]>::try_from(value).ok().map(|v6| Ipv6Addr::from(v6).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interface::{Kind, list};
+    use std::net::Ipv4Addr;
 
     #[test]
     fn the_way_to_this_machine_is_loopback() {
