@@ -186,8 +186,6 @@ pub struct Session {
     schedule: Schedule,
     /// Who decides by which link a message goes, if that is decided before.
     policy: Option<Assigner>,
-    /// Whether the peer was told last that the bearer of a link is busy, and the number of the report.
-    told: (u32, u32),
     control: Control,
     connections: Connections,
     quiet: Quiet,
@@ -242,7 +240,6 @@ impl Session {
             receiving: Receiving::default(),
             schedule: Schedule::default(),
             policy,
-            told: (0, 0),
             control: Control::default(),
             connections: Connections::default(),
             quiet: Quiet::default(),

@@ -13,7 +13,7 @@ use super::serving::{Obstacle, Serving};
 use crate::config::Policy;
 use crate::flow::FlowKey;
 use crate::flow::send::SendFlow;
-use crate::id::LinkId;
+use crate::id::{BearerId, LinkId};
 use crate::limits;
 use crate::link::Link;
 use crate::slab::Slab;
@@ -76,6 +76,8 @@ pub(super) struct Assigner {
     choose: Box<dyn Choose>,
     is_lower: bool,
     asked: Option<Asked>,
+    /// The bearers that the peer was told are busy, one bit each, and the number of the newest report.
+    told: (u32, u32),
 }
 
 /// A question to the peer, without whose answer a large message does not go.
@@ -98,7 +100,7 @@ impl Assigner {
             Policy::Mnc => Box::new(mnc::Mnc::new(false)),
             Policy::MncRtt => Box::new(mnc::Mnc::new(true)),
         };
-        Some(Assigner { choose, is_lower, asked: None })
+        Some(Assigner { choose, is_lower, asked: None, told: (0, 0) })
     }
 
     fn view<'a>(&self, now: Instant, links: &'a [Link]) -> View<'a> {
@@ -184,8 +186,30 @@ impl Assigner {
         self.choose.on_state(now, state);
     }
 
-    pub(super) fn tells(&self) -> bool {
-        self.choose.tells()
+    /// What is news to the peer of one of our bearers, if peers are told: busy is one by which any link is.
+    pub(super) fn report(&mut self, links: &[Link]) -> Option<BearerState> {
+        if !self.choose.tells() {
+            return None;
+        }
+        let over = |bearer: BearerId| links.iter().filter(move |link| link.spec.bearer == bearer);
+        let is_busy = |bearer| over(bearer).any(|link| !is_free(link));
+        let bit = |bearer: BearerId| 1 << (bearer.0 as u32).min(31);
+        let bearers = || links.iter().map(|link| link.spec.bearer);
+        let bearer = bearers().find(|&bearer| is_busy(bearer) != (self.told.0 & bit(bearer) != 0))?;
+        self.told = (self.told.0 ^ bit(bearer), self.told.1.wrapping_add(1));
+        let state = if is_busy(bearer) { BUSY } else { FREE };
+        let backlog = over(bearer).map(|link| link.sent.inflight_bytes()).sum::<u64>();
+        Some(BearerState {
+            bearer,
+            tx_state: state,
+            rx_state: state,
+            tx_backlog: backlog.min(u32::MAX as u64) as u32,
+            rx_backlog: 0,
+            rx_window: 0,
+            senders: 0,
+            rx_rate: 0,
+            seq: self.told.1,
+        })
     }
 }
 
@@ -196,9 +220,4 @@ fn is_free(link: &Link) -> bool {
 
 /// The states of bearers as peers are told them (protocol.md §4.5).
 const FREE: u8 = 1;
-pub(super) const BUSY: u8 = 2;
-
-/// That of a link's bearer.
-pub(super) fn state_of(link: &Link) -> u8 {
-    if is_free(link) { FREE } else { BUSY }
-}
+const BUSY: u8 = 2;

@@ -190,6 +190,24 @@ fn mnc_tells_the_peer_once_which_of_its_links_are_busy() {
 }
 
 #[test]
+fn a_bearer_is_busy_as_long_as_one_of_its_links_is() {
+    let mut session = with(Policy::Mnc, 2);
+    session.links[0].spec.bearer = BearerId(1);
+    let train = session.links[0].train_bytes();
+    let mut policy = session.policy.take().unwrap();
+    let mut told = |session: &Session| policy.report(&session.links).map(|s| (s.bearer.0, s.tx_state));
+    assert_eq!(told(&session), None);
+    fill_window(&mut session.links[1], train);
+    assert_eq!((told(&session), told(&session)), (Some((1, 2)), None));
+    fill_window(&mut session.links[0], train);
+    assert_eq!(told(&session), None);
+    session.links[1].sent.abandon(|_| ());
+    assert_eq!(told(&session), None, "the other one still is");
+    session.links[0].sent.abandon(|_| ());
+    assert_eq!(told(&session), Some((1, 1)));
+}
+
+#[test]
 fn mnc_rtt_asks_before_each_large_message() {
     let mut session = with(Policy::MncRtt, 2);
     assert_eq!(shares_of(&mut session, 8), [8, 0], "small ones do not wait");

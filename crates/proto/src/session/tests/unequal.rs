@@ -119,7 +119,14 @@ fn what_is_late_on_one_link_is_carried_by_another_too_and_once() {
 }
 
 #[test]
-fn nobody_helps_while_other_work_waits_or_if_he_has_helped_too_much() {
+fn nobody_helps_while_other_work_waits_if_he_has_helped_too_much_or_is_standby() {
+    let mut session = late();
+    send(&mut session, 8);
+    session.links[0].probe = Some(crate::wire::ProbeKind::Liveness);
+    let first = session.links[0].sent.next();
+    fill_window(&mut session.links[0], 8);
+    acknowledge_at(&mut session, &config(), NOW + Duration::ms(3), &[(first, first)]);
+    assert_eq!(session.stats.packets_insured, 0, "the message that waits goes first");
     let mut session = late();
     session.insured_bytes = 1 << 20;
     assert_eq!(helped(&mut session, NOW + Duration::ms(3)), 0);

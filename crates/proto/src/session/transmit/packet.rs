@@ -6,7 +6,6 @@ use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::limits;
 use crate::link::send::Item;
-use crate::session::policy::{self, Assigner};
 use crate::session::schedule::Work;
 use crate::session::{Cx, Session};
 use crate::time::Instant;
@@ -120,27 +119,10 @@ impl Session {
 
     /// Which of our bearers are busy, if peers are told and it is news.
     pub(super) fn put_states(&mut self, fill: &mut Fill<'_>) {
-        if !self.policy.as_ref().is_some_and(Assigner::tells) {
-            return;
-        }
-        for (index, link) in self.links.iter().enumerate() {
-            let (state, bit) = (policy::state_of(link), 1 << index.min(31));
-            let is_busy = state == policy::BUSY;
-            if is_busy == (self.told.0 & bit != 0) || fill.room() < BearerState::BYTES {
-                continue;
-            }
-            self.told = (self.told.0 ^ bit, self.told.1.wrapping_add(1));
-            let report = BearerState {
-                bearer: link.spec.bearer,
-                tx_state: state,
-                rx_state: state,
-                tx_backlog: link.sent.inflight_bytes().min(u32::MAX as u64) as u32,
-                rx_backlog: 0,
-                rx_window: 0,
-                senders: 0,
-                rx_rate: 0,
-                seq: self.told.1,
-            };
+        let Some(policy) = &mut self.policy else { return };
+        while fill.room() >= BearerState::BYTES
+            && let Some(report) = policy.report(&self.links)
+        {
             fill.train.with_head(|head| report.emit(head));
         }
     }
