@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::size;
 use clap::{Args, ValueEnum};
+use polyrail::Class;
 use polyrail::config::{Config, Policy, Profile, Wait};
 use std::path::PathBuf;
 
@@ -44,10 +45,10 @@ pub struct NodeArgs {
     /// Which side compromises take
     #[arg(long)]
     pub profile: Option<ProfileArg>,
-    /// How messages are shared among the links to a peer: adaptive, or, to be compared with it, static, one-way, round-robin,
-    /// mnc or mnc-rtt
-    #[arg(long, value_parser = parse_policy)]
-    pub policy: Option<Policy>,
+    /// How messages are shared among the links to a peer: adaptive; redundant (each by every link); or, to be compared with
+    /// it, static, one-way, round-robin, mnc or mnc-rtt. `urgent=redundant` says it for one class. Repeatable
+    #[arg(long = "policy", value_name = "[CLASS=]POLICY", value_parser = parse_policy)]
+    pub policies: Vec<(Option<Class>, Policy)>,
     /// Most bytes to ask of the kernel for a socket's buffer
     #[arg(long, value_name = "BYTES", value_parser = size::parse_bytes)]
     pub socket_buffer_max: Option<u64>,
@@ -110,8 +111,11 @@ impl NodeArgs {
         if let Some(profile) = self.profile {
             config = config.profile(profile.into());
         }
-        if let Some(policy) = self.policy {
-            config = config.policy(policy);
+        for &(class, policy) in &self.policies {
+            config = match class {
+                None => config.policy(policy),
+                Some(class) => config.class_policy(class, policy),
+            };
         }
         if let Some(bytes) = self.socket_buffer_max {
             config = config.socket_buffer_max(bytes as usize);
@@ -121,9 +125,18 @@ impl NodeArgs {
     }
 }
 
-fn parse_policy(text: &str) -> Result<Policy, String> {
-    let known = Policy::ALL.into_iter().find(|policy| policy.name() == text);
-    known.ok_or_else(|| format!("allowed: {}", Policy::ALL.map(Policy::name).join(", ")))
+fn parse_policy(text: &str) -> Result<(Option<Class>, Policy), String> {
+    let (class, name) = match text.split_once('=') {
+        None => (None, text),
+        Some((class, name)) => {
+            let known = Class::ALL.into_iter().find(|known| known.name() == class);
+            let allowed = || format!("allowed before =: {}", Class::ALL.map(Class::name).join(", "));
+            (Some(known.ok_or_else(allowed)?), name)
+        }
+    };
+    let known = Policy::ALL.into_iter().find(|policy| policy.name() == name);
+    let policy = known.ok_or_else(|| format!("allowed: {}", Policy::ALL.map(Policy::name).join(", ")))?;
+    Ok((class, policy))
 }
 
 impl From<Waiting> for Wait {

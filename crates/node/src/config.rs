@@ -18,6 +18,7 @@ pub use interfaces::{INTERFACES_EXCLUDED, InterfaceRules};
 pub use peer::PeerName;
 
 pub use polyrail_proto::config::Policy;
+use polyrail_proto::flow::Class;
 use polyrail_proto::id::NodeId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -157,6 +158,8 @@ pub struct Config {
     pub profile: Profile,
     /// How messages are shared among the links to a peer.
     pub policy: Policy,
+    /// The same for the messages of one class, by [`Class`] as a number, where that differs.
+    pub class_policies: [Option<Policy>; 4],
     /// Sizes of the memory.
     pub memory: Memory,
     /// Largest message that `recv` accepts, in bytes.
@@ -194,6 +197,7 @@ impl Default for Config {
             adaptive_spin: Duration::from_micros(50),
             profile: Profile::default(),
             policy: Policy::default(),
+            class_policies: [None; 4],
             memory: Memory::default(),
             message_bytes_max: 16 << 20,
             tolerance: Duration::from_millis(500),
@@ -319,6 +323,20 @@ impl Config {
     /// How messages are shared among the links to a peer.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// How messages of one class are shared among the links to a peer, where that is to differ from [`Config::policy`].
+    ///
+    /// ```
+    /// use polyrail::{Class, Config, Policy};
+    ///
+    /// // What must not wait for a lost link to be found out goes by every link.
+    /// let config = Config::new().class_policy(Class::Urgent, Policy::Redundant);
+    /// # assert_eq!(config.policy, Policy::Adaptive);
+    /// ```
+    pub fn class_policy(mut self, class: Class, policy: Policy) -> Self {
+        self.class_policies[class as usize] = Some(policy);
         self
     }
 

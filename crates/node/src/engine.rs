@@ -35,6 +35,7 @@ use gather::Gather;
 use history::History;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
+use polyrail_proto::config::Policy;
 use polyrail_proto::error::LinkSetError;
 use polyrail_proto::id::{BearerId, LinkId, NodeId, PortId};
 use polyrail_proto::service::Lookup;
@@ -343,6 +344,11 @@ impl Engine {
     /// Sets how a port chooses among those that serve what it sends to.
     pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
         self.node.set_lookup(port, lookup);
+    }
+
+    /// Sets the policy of the flows of a port that begin from now on; `None`: that of their class.
+    pub fn set_policy(&mut self, port: PortId, policy: Option<Policy>) {
+        self.node.set_policy(port, policy);
     }
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.

@@ -295,6 +295,7 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
     core.discovery = config.discovery;
     core.full_check = config.integrity == crate::config::Integrity::Full;
     core.policy = config.policy;
+    core.class_policies = config.class_policies;
     if config.profile == Profile::Throughput {
         core.queue_target = (Span::ms(1), Span::ms(6));
     }

@@ -1,5 +1,6 @@
 //! Settings of the core, validated by whoever makes them.
 
+use crate::flow::Class;
 use crate::id::{Incarnation, NodeId};
 use crate::limits;
 use crate::mix::fnv1a;
@@ -23,12 +24,21 @@ pub enum Policy {
     Mnc,
     /// The same, and the peer is asked what its links do before each large message.
     MncRtt,
+    /// Every message by every link: the first copy counts.
+    Redundant,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 6] =
-        [Policy::Adaptive, Policy::Static, Policy::OneWay, Policy::RoundRobin, Policy::Mnc, Policy::MncRtt];
+    pub const ALL: [Policy; 7] = [
+        Policy::Adaptive,
+        Policy::Static,
+        Policy::OneWay,
+        Policy::RoundRobin,
+        Policy::Mnc,
+        Policy::MncRtt,
+        Policy::Redundant,
+    ];
 
     /// Its name in settings.
     pub const fn name(self) -> &'static str {
@@ -39,6 +49,7 @@ impl Policy {
             Policy::RoundRobin => "round-robin",
             Policy::Mnc => "mnc",
             Policy::MncRtt => "mnc-rtt",
+            Policy::Redundant => "redundant",
         }
     }
 }
@@ -75,6 +86,8 @@ pub struct Config {
     pub full_check: bool,
     /// How messages are shared among links.
     pub policy: Policy,
+    /// The same for the messages of one class, by its number, where that differs.
+    pub class_policies: [Option<Policy>; 4],
     /// Largest message accepted for a port without its asking.
     pub auto_accept_bytes_max: u64,
     /// A fault to plant, for testing the tests.
@@ -100,10 +113,16 @@ impl Config {
             discovery: true,
             full_check: false,
             policy: Policy::Adaptive,
+            class_policies: [None; 4],
             auto_accept_bytes_max: 4 << 20,
             #[cfg(feature = "planted")]
             planted: None,
         }
+    }
+
+    /// How messages of a class are shared among links.
+    pub fn policy_of(&self, class: Class) -> Policy {
+        self.class_policies[class as usize].unwrap_or(self.policy)
     }
 
     /// Whether the fault `which` is planted; always false in a build without the feature.

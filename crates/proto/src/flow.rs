@@ -24,6 +24,16 @@ impl Class {
     /// All, most important first.
     pub const ALL: [Class; 4] = [Class::Control, Class::Urgent, Class::Normal, Class::Bulk];
 
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Control => "control",
+            Class::Urgent => "urgent",
+            Class::Normal => "normal",
+            Class::Bulk => "bulk",
+        }
+    }
+
     /// From the wire's two bits.
     pub fn from_bits(bits: u8) -> Class {
         Class::ALL[(bits & 3) as usize]

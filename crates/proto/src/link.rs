@@ -20,8 +20,9 @@ use mtu::Mtu;
 use pace::{Known, Pace};
 use recv::Received;
 use rtt::Rtt;
-use send::Sent;
+use send::{Item, Sent};
 use state::State;
+use std::collections::VecDeque;
 use window::{AckSample, Window};
 
 /// What a link is made of when it is created.
@@ -99,6 +100,8 @@ pub struct Link {
     pub pto_count: u32,
     pub(crate) replies: ArrayVec<ProbeReply, 8>,
     pub(crate) probe: Option<ProbeKind>,
+    /// What other links have sent and this one is to send too.
+    pub(crate) copies: VecDeque<Item>,
     loss_at: Instant,
     pto_base: Instant,
     last_tx_at: Instant,
@@ -157,6 +160,7 @@ impl Link {
             pto_count: 0,
             replies: ArrayVec::new(),
             probe: Some(ProbeKind::Join),
+            copies: VecDeque::new(),
             loss_at: Instant::NEVER,
             pto_base: now,
             last_tx_at: now,

@@ -1,5 +1,6 @@
 //! What is known of a port of this node, beside its bindings and its flows.
 
+use crate::config::Policy;
 use crate::id::ConnectionId;
 use crate::service::Lookup;
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ pub(crate) struct Port {
     pub listening: Option<Listening>,
     /// How it chooses among those that serve what it sends to.
     pub lookup: Lookup,
+    /// The policy by which its flows go, if it has one of its own.
+    pub policy: Option<Policy>,
     /// Ends of connections that belong to it, in all sessions.
     pub connections: u32,
 }

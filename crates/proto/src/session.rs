@@ -6,6 +6,7 @@
 pub(crate) mod connection;
 mod consumed;
 mod control;
+mod copies;
 mod credit;
 mod deliver;
 mod division;
@@ -59,7 +60,7 @@ use control::Control;
 use credit::{GivenCredit, TakenCredit};
 use expiry::Deadlines;
 use multicast::Fans;
-use policy::Assigner;
+use policy::Assigners;
 use quiet::Quiet;
 use schedule::Schedule;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -184,8 +185,8 @@ pub struct Session {
     sending: Sending,
     receiving: Receiving,
     schedule: Schedule,
-    /// Who decides by which link a message goes, if that is decided before.
-    policy: Option<Assigner>,
+    /// Who decides by which link messages go, where that is decided before.
+    assigners: Assigners,
     control: Control,
     connections: Connections,
     quiet: Quiet,
@@ -219,7 +220,7 @@ impl Session {
         config: &Config,
     ) -> Self {
         let tolerance = config.tolerance.max(peer.tolerance.min(limits::TOLERANCE_UNPROVED_MAX));
-        let policy = Assigner::new(config.policy, config.node < peer.node);
+        let assigners = Assigners::new(config, config.node < peer.node);
         Session {
             index,
             peer,
@@ -239,7 +240,7 @@ impl Session {
             sending: Sending::default(),
             receiving: Receiving::default(),
             schedule: Schedule::default(),
-            policy,
+            assigners,
             control: Control::default(),
             connections: Connections::default(),
             quiet: Quiet::default(),

@@ -59,6 +59,8 @@ pub struct SessionStats {
     pub messages_failed: u64,
     /// Packets that were late on one link and whose contents another link carried too.
     pub packets_insured: u64,
+    /// Copies of small messages, pieces and announcements that were sent by another link, where policies say so.
+    pub messages_copied: u64,
     /// Refusals of messages here, for whatever reason; a message that comes again is refused again.
     pub messages_refused: u64,
     /// Those of them for ports that do not exist.

@@ -52,6 +52,11 @@ pub enum Stretch {
     Part(usize),
 }
 
+/// The first of the bytes `start..end` that were not confirmed: other links may have brought some.
+fn first_missing(confirmed: &RangeSet, start: u64, end: u64) -> Option<(u64, u64)> {
+    if start < end { confirmed.missing(start, end).into_iter().next() } else { None }
+}
+
 impl SendTransfer {
     /// A transfer that was not granted yet.
     pub fn new(flow: u32, seq: u64, message: Outgoing) -> Self {
@@ -108,6 +113,14 @@ impl SendTransfer {
         }
     }
 
+    /// Gives what has not left yet to each of `links`.
+    pub fn copy_to(&mut self, links: &[LinkId]) {
+        for &link in links.iter().take(limits::LINKS_MAX) {
+            self.parts.push(Part { link, cursor: self.cursor, end: self.message.len });
+        }
+        self.cursor = self.message.len;
+    }
+
     /// Something that may leave now, of the part of a link that `allowed` names.
     pub fn stretch_for(&self, allowed: impl Fn(LinkId) -> bool) -> Option<Stretch> {
         let again = self.again.first().map(|(start, _)| start);
@@ -115,7 +128,10 @@ impl SendTransfer {
         if again.and_then(part_of).is_some_and(|part| allowed(part.link)) {
             return Some(Stretch::Free);
         }
-        let waits = |part: &Part| allowed(part.link) && part.cursor < part.end.min(self.granted);
+        let waits = |part: &Part| {
+            let end = part.end.min(self.granted);
+            allowed(part.link) && first_missing(&self.confirmed, part.cursor, end).is_some()
+        };
         self.parts.iter().position(waits).map(Stretch::Part)
     }
 
@@ -123,7 +139,8 @@ impl SendTransfer {
     pub fn next(&self, stretch: Stretch) -> (u64, u64) {
         if let Stretch::Part(number) = stretch {
             let part = self.parts[number];
-            return (part.cursor, part.end.min(self.granted).saturating_sub(part.cursor));
+            let open = first_missing(&self.confirmed, part.cursor, part.end.min(self.granted));
+            return open.map_or((part.cursor, 0), |(start, end)| (start, end - start));
         }
         let (start, end) = self.again.first().unwrap_or((self.cursor, self.granted));
         (start, end.saturating_sub(start))
@@ -134,9 +151,13 @@ impl SendTransfer {
         self.transfer?;
         if let Stretch::Part(number) = stretch {
             let part = &mut self.parts[number];
-            let (start, end) = (part.cursor, part.end.min(self.granted).min(part.cursor + max));
-            part.cursor = end.max(start);
-            return (start < end).then_some((start, end));
+            let end = part.end.min(self.granted);
+            let Some((start, end)) = first_missing(&self.confirmed, part.cursor, end) else {
+                part.cursor = end.max(part.cursor);
+                return None;
+            };
+            part.cursor = end.min(start + max);
+            return Some((start, part.cursor));
         }
         while let Some((start, end)) = self.again.pop_first(max) {
             if let Some((from, to)) = self.confirmed.missing(start, end).into_iter().next() {

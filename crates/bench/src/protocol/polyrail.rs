@@ -39,7 +39,7 @@ pub(super) static ADAPTIVE: Polyrail = Polyrail {
 };
 
 /// With the policies that it is to be compared with.
-pub(super) static POLICIES: [Polyrail; 5] = [
+pub(super) static POLICIES: [Polyrail; 6] = [
     Polyrail {
         name: "polyrail-static",
         about: "Polyrail, each flow by a link of its own",
@@ -64,6 +64,11 @@ pub(super) static POLICIES: [Polyrail; 5] = [
         name: "polyrail-mnc-rtt",
         about: "The same, and the peer is asked before each large message",
         policy: Policy::MncRtt,
+    },
+    Polyrail {
+        name: "polyrail-redundant",
+        about: "Polyrail, each message by every link",
+        policy: Policy::Redundant,
     },
 ];
 

@@ -47,6 +47,7 @@ struct File {
     adaptive_spin_us: Option<u64>,
     profile: Option<Profile>,
     policy: Option<String>,
+    class_policy: FilePolicies,
     message_bytes_max: Option<usize>,
     tolerance_ms: Option<u64>,
     keepalive_ms: Option<u64>,
@@ -85,6 +86,15 @@ struct FileDscps {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
+struct FilePolicies {
+    control: Option<String>,
+    urgent: Option<String>,
+    normal: Option<String>,
+    bulk: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 struct FileMemory {
     tx_arena_bytes: Option<usize>,
     rx_arena_bytes: Option<usize>,
@@ -114,7 +124,8 @@ impl File {
         set(&mut c.wait, self.wait);
         set(&mut c.adaptive_spin, self.adaptive_spin_us.map(Duration::from_micros));
         set(&mut c.profile, self.profile);
-        set(&mut c.policy, self.policy.as_deref().map(parse_policy).transpose()?);
+        set(&mut c.policy, self.policy.as_deref().map(|name| parse_policy("policy", name)).transpose()?);
+        c.class_policies = self.class_policy.into_policies()?;
         set(&mut c.message_bytes_max, self.message_bytes_max);
         set(&mut c.tolerance, self.tolerance_ms.map(Duration::from_millis));
         set(&mut c.keepalive, self.keepalive_ms.map(Duration::from_millis));
@@ -155,11 +166,23 @@ fn set<T>(slot: &mut T, value: Option<T>) {
     }
 }
 
-fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
+impl FilePolicies {
+    fn into_policies(self) -> Result<[Option<Policy>; 4], ConfigError> {
+        let parse = |key, name: Option<String>| name.map(|name| parse_policy(key, &name)).transpose();
+        Ok([
+            parse("class_policy.control", self.control)?,
+            parse("class_policy.urgent", self.urgent)?,
+            parse("class_policy.normal", self.normal)?,
+            parse("class_policy.bulk", self.bulk)?,
+        ])
+    }
+}
+
+fn parse_policy(key: &str, text: &str) -> Result<Policy, ConfigError> {
     let known = Policy::ALL.iter().find(|policy| policy.name() == text).copied();
     known.ok_or_else(|| {
         let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
-        ConfigError::new("policy", format!("{text:?} is no policy"), names.join(", "))
+        ConfigError::new(key, format!("{text:?} is no policy"), names.join(", "))
     })
 }
 

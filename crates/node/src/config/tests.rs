@@ -57,6 +57,7 @@ fn every_key_reaches_its_setting() {
         progress = "manual"
         interfaces = { include = ["l0", "l1"] }
         dscp = { control = "cs6", urgent = "EF", normal = 18, bulk = "1" }
+        class_policy = { urgent = "redundant" }
         memory = { tx_arena_bytes = 1048576, rx_arena_bytes = 2097152, submission_entries = 64, completion_entries = 128 }
     "#;
     let expected = Config::new()
@@ -71,6 +72,7 @@ fn every_key_reaches_its_setting() {
         .adaptive_spin(Duration::from_micros(7))
         .profile(Profile::Throughput)
         .policy(Policy::RoundRobin)
+        .class_policy(Class::Urgent, Policy::Redundant)
         .message_bytes_max(99)
         .tolerance(Duration::from_millis(1500))
         .keepalive(Duration::from_millis(20))

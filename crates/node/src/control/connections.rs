@@ -3,7 +3,6 @@
 //! A session may have 65,536 of them, so the engine is held only for those that are shown; the others are counted.
 
 use super::find;
-use super::show::class_name;
 use super::{Refusal, show::ROWS_MAX};
 use crate::engine::Engine;
 use crate::moment::Moment;
@@ -124,7 +123,7 @@ fn row(session: &Session, c: &ConnectionPicture, moment: &Moment) -> Value {
 fn identity(session: &Session, c: &ConnectionPicture, moment: &Moment) -> Value {
     json!({
         "name": name_of(session, c.end), "port": c.port.0, "peer": session.peer.name.as_str(),
-        "node": session.peer.node.to_string(), "peer_port": c.far.0, "class": class_name(c.class),
+        "node": session.peer.node.to_string(), "peer_port": c.far.0, "class": c.class.name(),
         "carries": if c.stream { "stream" } else { "messages" },
         "asked_by": if c.end.is_connecting_end() { "us" } else { "peer" }, "state": state_name(c.state),
         "age_s": moment.ago_s(c.began_at),

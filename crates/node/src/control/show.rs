@@ -162,6 +162,7 @@ fn own_node(engine: &mut Engine, moment: &Moment) -> Value {
             "incarnation": config.incarnation.0, "began": moment.date(engine.started_at()),
             "uptime_s": moment.ago_s(engine.started_at()), "tolerance_ms": ms(config.tolerance),
             "beacons": config.discovery, "full_check": config.full_check, "policy": config.policy.name(),
+            "class_policies": class_policies(config),
         },
         "holds": {
             "peers": peers, "links": links, "ports": ports, "bearers": engine.bearer_rows().len(),
@@ -201,18 +202,15 @@ fn queues(session: &Session, flows: &[FlowPicture], taken: usize, given: usize) 
         "grants_and_refusals_untold": grants_and_refusals,
     });
     for (class, queued) in Class::ALL.into_iter().zip(session.queued()) {
-        out[format!("ready_{}", class_name(class))] = json!(queued);
+        out[format!("ready_{}", class.name())] = json!(queued);
     }
     out
 }
 
-pub(super) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Control => "control",
-        Class::Urgent => "urgent",
-        Class::Normal => "normal",
-        Class::Bulk => "bulk",
-    }
+/// The policies of the classes that have one of their own.
+fn class_policies(config: &polyrail_proto::Config) -> Value {
+    let own = Class::ALL.into_iter().zip(config.class_policies);
+    own.filter_map(|(class, policy)| Some((class.name().to_owned(), json!(policy?.name())))).collect()
 }
 
 fn taken_row(taken: &TakenPicture) -> Value {
@@ -239,7 +237,7 @@ fn given_row(given: &GivenPicture) -> Value {
 fn flow_row(session: &Session, flow: &FlowPicture, now: Instant) -> Value {
     json!({
         "peer": session.peer.name.as_str(), "from": flow.key.from.0, "to": flow.key.to.0,
-        "connection": flow.key.to.is_connection().then(|| name_of(session, flow.key.to.far_end())), "class": class_name(flow.key.class), "unconfirmed": flow.unconfirmed, "unsent": flow.unsent,
+        "connection": flow.key.to.is_connection().then(|| name_of(session, flow.key.to.far_end())), "class": flow.key.class.name(), "policy": flow.policy.name(), "unconfirmed": flow.unconfirmed, "unsent": flow.unsent,
         "starved": flow.starved, "retry_in_ms": (flow.retry_at > now).then(|| ms(flow.retry_at.since(now))),
     })
 }

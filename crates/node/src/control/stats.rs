@@ -34,6 +34,7 @@ fn session_sums(s: &SessionStats) -> Value {
     json!({
         "messages_sent": s.messages_sent, "messages_confirmed": s.messages_confirmed,
         "messages_received": s.messages_received, "messages_failed": s.messages_failed, "packets_insured": s.packets_insured,
+        "messages_copied": s.messages_copied,
         "refused_here": s.messages_refused, "refused_here_no_port": s.refused_no_port,
         "refused_by_peer": s.refused_by_peer,
     })
@@ -66,6 +67,7 @@ fn add_sessions<'a>(sessions: impl Iterator<Item = &'a Session>) -> SessionStats
             messages_received: sum.messages_received + s.messages_received,
             messages_failed: sum.messages_failed + s.messages_failed,
             packets_insured: sum.packets_insured + s.packets_insured,
+            messages_copied: sum.messages_copied + s.messages_copied,
             messages_refused: sum.messages_refused + s.messages_refused,
             refused_no_port: sum.refused_no_port + s.refused_no_port,
             refused_by_peer: sum.refused_by_peer + s.refused_by_peer,

@@ -1,6 +1,7 @@
 //! Names: what a port serves, and what it knows of those that others serve.
 
 use super::{Port, deadline};
+use crate::config::Policy;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
 use crate::engine::client::Arrival;
@@ -113,6 +114,18 @@ impl Port {
         // What was sent before is chosen as it was meant then.
         self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
         self.shared.drive.engine().set_lookup(self.address.port, lookup);
+    }
+
+    /// Sets how the links to a peer share what this port sends, in flows that begin from now on: to a port, or in a class, to or
+    /// in which it has sent nothing yet. `None`, as at first: what the node's settings say for the class. What goes over
+    /// connections goes by the settings.
+    pub fn set_policy(&self, policy: Option<Policy>) {
+        if self.shared.drive.is_forked() {
+            return;
+        }
+        // What was sent before goes as it was meant then.
+        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
+        self.shared.drive.engine().set_policy(self.address.port, policy);
     }
 
     /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no

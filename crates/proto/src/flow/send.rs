@@ -143,6 +143,21 @@ pub enum Take {
     },
 }
 
+impl Take {
+    /// Bytes of its frame.
+    pub fn frame_bytes(&self) -> usize {
+        match self {
+            Take::Whole { message, .. } => {
+                header_bytes(message, WHOLE_HEADER, true) + (message.len as usize).next_multiple_of(8)
+            }
+            Take::Part { message, offset, len, .. } => {
+                header_bytes(message, PART_HEADER, *offset == 0) + (*len as usize).next_multiple_of(8)
+            }
+            Take::Announce { .. } => ANNOUNCE_BYTES,
+        }
+    }
+}
+
 /// Smallest piece of an eager message worth a frame of its own.
 const PART_BYTES_MIN: usize = 128;
 /// Frame header of a whole message and of a piece, without service and tag.
@@ -174,6 +189,8 @@ pub struct SendFlow {
     pub queued: bool,
     /// It stands in the list of those that wait for credit.
     pub starved: bool,
+    /// By which of its session's policies it goes; `None`: by the default one, which decides nothing before.
+    pub policy: Option<u8>,
     /// The link by which its next message goes, where that was decided.
     pub by: Option<LinkId>,
     /// Its transfers with something to send: number of the message and token, oldest first.
@@ -230,6 +247,7 @@ impl SendFlow {
             withdrawn: 0,
             held: VecDeque::new(),
             consumed: 0,
+            policy: None,
             by: None,
         }
     }
@@ -325,6 +343,25 @@ impl SendFlow {
     /// When a flow that was refused may try again; `NEVER` if it waits for nothing.
     pub fn wakes_at(&self, now: Instant) -> Instant {
         if now < self.blocked_until { self.blocked_until } else { Instant::NEVER }
+    }
+
+    /// Message `seq`, or the bytes of it that `part` names, once more: `None` if they were confirmed.
+    pub fn copy(&mut self, seq: u64, part: Option<(u32, u32)>) -> Option<Take> {
+        let entry = self.message_mut(seq).filter(|entry| !entry.withdrawn)?;
+        let message = entry.message;
+        let take = match (&entry.progress, part) {
+            (Progress::Open, None) => Take::Whole { seq, message },
+            (Progress::Open, Some((offset, len))) => Take::Part { seq, message, offset, len },
+            (Progress::Parts(parts), Some((offset, len)))
+                if !parts.covers(offset as u64, offset as u64 + len as u64) =>
+            {
+                Take::Part { seq, message, offset, len }
+            }
+            (Progress::Transfer(token), None) => Take::Announce { seq, message, token: Some(*token) },
+            _ => return None,
+        };
+        entry.repeated = true;
+        Some(take)
     }
 
     fn message(&self, seq: u64) -> Option<&Unconfirmed> {
@@ -574,6 +611,13 @@ fn cost_of(message: &Outgoing) -> u64 {
 }
 
 /// Cuts the bytes `offset..offset + len` of a message to what fits.
+/// Header bytes of a frame of a message, which is `own` if it goes to one; `first`: it names service and tag.
+fn header_bytes(message: &Outgoing, own: usize, first: bool) -> usize {
+    let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
+    let header = if message.range.is_some() { MULTICAST_HEADER } else { own };
+    header + if first { extra } else { 0 }
+}
+
 fn piece(
     seq: u64,
     message: Outgoing,
@@ -585,15 +629,11 @@ fn piece(
     if message.len > limits::EAGER_BYTES_MAX {
         return (room >= ANNOUNCE_BYTES).then_some(Take::Announce { seq, message, token: None });
     }
-    let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
-    let several = message.range.is_some();
-    let whole =
-        if several { MULTICAST_HEADER } else { WHOLE_HEADER } + extra + (len as usize).next_multiple_of(8);
+    let whole = header_bytes(&message, WHOLE_HEADER, true) + (len as usize).next_multiple_of(8);
     if len == message.len && whole <= room {
         return Some(Take::Whole { seq, message });
     }
-    let header = if several { MULTICAST_HEADER } else { PART_HEADER } + if offset == 0 { extra } else { 0 };
-    let space = room.checked_sub(header)? & !7;
+    let space = room.checked_sub(header_bytes(&message, PART_HEADER, offset == 0))? & !7;
     let fits = (len as usize).min(space);
     // A message that a fresh packet could take whole is cut only when the rest of this packet is worth it.
     let worth = if whole <= packet_room { PART_BYTES_MIN.max(whole / 4) } else { PART_BYTES_MIN };

@@ -347,6 +347,9 @@ impl Node {
     ) {
         let index = self.session_id(slot);
         let mut session = Session::new(now, index, hello.into(), initiator, hello.attempt, &self.config);
+        for (port, entry) in &self.ports {
+            session.set_policy(*port, entry.policy);
+        }
         let Some(spec) = link_spec(&self.bearers, LinkId(0), bearer, from, hello.bearer, &session) else {
             return;
         };

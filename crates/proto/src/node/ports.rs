@@ -2,6 +2,7 @@
 
 use super::Node;
 use crate::address::{ServiceAddress, ServiceRange};
+use crate::config::Policy;
 use crate::error::{PortError, SendError};
 use crate::event::Receipt;
 use crate::flow::send::Outgoing;
@@ -84,6 +85,18 @@ impl Node {
     pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
         if let Some(entry) = self.ports.get_mut(&port) {
             entry.lookup = lookup;
+        }
+    }
+
+    /// Sets how the links to a peer share what a port sends, in flows that begin from now on: to a port, or in a class, to or in
+    /// which it has sent nothing yet. `None`: as the settings say for the class.
+    pub fn set_policy(&mut self, port: PortId, policy: Option<Policy>) {
+        let Some(entry) = self.ports.get_mut(&port) else { return };
+        entry.policy = policy;
+        for slot in &mut self.slots {
+            if let Some(session) = &mut slot.session {
+                session.set_policy(port, policy);
+            }
         }
     }
 

@@ -135,7 +135,7 @@ impl Session {
     /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike; or who
     /// takes what was decided before.
     fn division(&self, index: usize) -> Option<Division> {
-        if self.policy.is_some() || self.links.len() < 2 {
+        if self.links.len() < 2 {
             return None;
         }
         let serving = Serving::of(&self.links);

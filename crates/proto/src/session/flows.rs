@@ -2,6 +2,7 @@
 
 use super::receive::Taken;
 use super::{Cx, Notice, Session};
+use crate::config::Policy;
 use crate::error::Failure;
 use crate::event::Event;
 use crate::flow::send::{Fate, Outgoing, SendFlow};
@@ -47,9 +48,17 @@ impl Session {
             return Some(k);
         }
         let credit = self.taken_from(key.to)?;
-        let k = self.sending.flows.insert(SendFlow::new(key, credit))?;
+        let policy = self.assigners.number_for(&key);
+        let mut flow = SendFlow::new(key, credit);
+        flow.policy = policy;
+        let k = self.sending.flows.insert(flow)?;
         self.sending.by_key.insert(key, k);
         Some(k)
+    }
+
+    /// Sets the policy by which the flows of a port go that begin from now on; `None`: that of their class.
+    pub(crate) fn set_policy(&mut self, port: PortId, policy: Option<Policy>) {
+        self.assigners.set(port, policy);
     }
 
     /// Whether a message to `to` would be held back for want of credit or behind many others.
@@ -116,6 +125,7 @@ impl Session {
                 self.sending.flows.remove(k);
             }
         }
+        self.assigners.set(port, None);
         // Who waits for its credit waits in vain, and sends nothing that could be refused.
         if self.receiving.owed.remove(&port) || !keys.is_empty() {
             self.notify(Notice::PortClosed(port));

@@ -6,6 +6,7 @@
 use super::serving::Serving;
 use super::{Cx, Session};
 use crate::link::Link;
+use crate::link::send::Item;
 use crate::time::{Duration, Instant};
 
 /// A copy must arrive sooner than the original by so much, and that one be later by so much than twice what was expected of
@@ -18,7 +19,7 @@ const COPIES_BYTES: u64 = 256 << 10;
 impl Session {
     /// Has other links carry what is late on one, if nothing else waits to be sent.
     pub(super) fn insure(&mut self, cx: &Cx<'_>) {
-        if self.policy.is_some() || self.links.len() < 2 || !self.schedule.is_empty() {
+        if self.links.len() < 2 || !self.schedule.is_empty() {
             return;
         }
         let late = (0..self.links.len()).find(|&index| self.is_late(cx.now, index));
@@ -33,10 +34,21 @@ impl Session {
         if packets > 0 {
             self.insured_bytes += bytes;
             self.stats.packets_insured += packets;
+            items.retain(|item| self.is_pulled(item));
             self.repeat(&mut items, index);
             self.quiet.stir();
         }
         self.scratch = items;
+    }
+
+    /// Whether any link may carry an item: by which others go, was decided before.
+    fn is_pulled(&self, item: &Item) -> bool {
+        let flow = match *item {
+            Item::Messages { flow, .. } | Item::Fragment { flow, .. } | Item::Rts { flow, .. } => Some(flow),
+            Item::Extent { token, .. } => self.sending.transfers.get(token).map(|transfer| transfer.flow),
+            _ => return true,
+        };
+        flow.and_then(|key| self.sending.flows.get(key)).is_some_and(|flow| flow.policy.is_none())
     }
 
     /// Whether another link could deliver all that this one has in flight well before it does.

@@ -61,6 +61,7 @@ impl Session {
                     link.stats.failures += 1;
                 }
                 link.stats.packets_lost += link.sent.abandon(|item| items.push(item));
+                link.copies.clear();
                 link.pto_count = 0;
                 #[cfg(feature = "planted")]
                 if cx.config.planted(crate::planted::Planted::ForgottenRetransmission) {
@@ -133,10 +134,8 @@ impl Session {
     }
 
     pub(super) fn on_probe_reply(&mut self, cx: &mut Cx<'_>, index: usize, reply: &ProbeReply) -> Taken {
-        if reply.kind == ProbeKind::State
-            && let Some(policy) = &mut self.policy
-        {
-            policy.on_answer();
+        if reply.kind == ProbeKind::State {
+            self.assigners.on_answer();
         }
         if reply.kind == ProbeKind::Join && self.links[index].spec.id == reply.about {
             self.link_event(cx, index, LinkEvent::Joined);

@@ -3,6 +3,7 @@
 use super::Session;
 use super::credit::GivenCredit;
 use super::serving::Serving;
+use crate::config::Policy;
 use crate::flow::FlowKey;
 use crate::flow::send::SendCredit;
 use crate::id::PortId;
@@ -50,6 +51,8 @@ pub struct FlowPicture {
     pub starved: bool,
     /// The peer refused its oldest message: when it is sent again.
     pub retry_at: Instant,
+    /// How the links share it.
+    pub policy: Policy,
 }
 
 impl GivenPicture {
@@ -112,6 +115,7 @@ impl Session {
                 unsent: flow.unsent(),
                 starved: flow.starved && flow.unsent() > 0,
                 retry_at: flow.retry_at(),
+                policy: self.assigners.policy_of(flow),
             })
         })
     }

@@ -7,13 +7,14 @@
 mod by_hash;
 mod mnc;
 mod one_way;
+mod redundant;
 mod round_robin;
 
 use super::serving::{Obstacle, Serving};
-use crate::config::Policy;
-use crate::flow::FlowKey;
+use crate::config::{Config, Policy};
 use crate::flow::send::SendFlow;
-use crate::id::{BearerId, LinkId};
+use crate::flow::{Class, FlowKey};
+use crate::id::{BearerId, LinkId, PortId};
 use crate::limits;
 use crate::link::Link;
 use crate::slab::Slab;
@@ -21,6 +22,7 @@ use crate::time::Instant;
 use crate::transfer::{SendTransfer, Stretch};
 use crate::wire::BearerState;
 use arrayvec::ArrayVec;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// Links, each at most once.
@@ -33,6 +35,11 @@ pub(super) trait Choose: Debug + Send {
 
     /// The links by which equal parts of a large message go, one each. Empty: none serves.
     fn parts(&mut self, view: &View<'_>, key: &FlowKey) -> Links;
+
+    /// Whether each of the links of `whole` and `parts` carries all: `whole` names one of them then.
+    fn copies(&self) -> bool {
+        false
+    }
 
     /// Whether the peer is asked for the state of its links before a large message goes.
     fn asks(&self) -> bool {
@@ -70,14 +77,117 @@ impl View<'_> {
     }
 }
 
+/// The policies by which flows of a session go, the default one excepted.
+#[derive(Debug)]
+pub(super) struct Assigners {
+    /// By class.
+    rules: [Policy; 4],
+    /// Of the flows of some ports.
+    ports: BTreeMap<PortId, Policy>,
+    is_lower: bool,
+    list: ArrayVec<Assigner, { Policy::ALL.len() }>,
+    /// The bearers that the peer was told are busy, one bit each, and the number of the newest report.
+    told: (u32, u32),
+}
+
+impl Assigners {
+    pub(super) fn new(config: &Config, is_lower: bool) -> Assigners {
+        let rules = Class::ALL.map(|class| config.policy_of(class));
+        let list = ArrayVec::new();
+        let mut assigners = Assigners { rules, ports: BTreeMap::new(), is_lower, list, told: (0, 0) };
+        // They listen to the peer from the beginning.
+        rules.into_iter().for_each(|policy| _ = assigners.number(policy));
+        assigners
+    }
+
+    /// Sets the policy of the flows of a port that begin from now on; `None`: that of their class.
+    pub(super) fn set(&mut self, port: PortId, policy: Option<Policy>) {
+        match policy {
+            Some(policy) => self.ports.insert(port, policy),
+            None => self.ports.remove(&port),
+        };
+    }
+
+    /// The number of the policy of a flow that begins. `None`: nothing is decided before.
+    pub(super) fn number_for(&mut self, key: &FlowKey) -> Option<u8> {
+        self.number(self.ports.get(&key.from).copied().unwrap_or(self.rules[key.class as usize]))
+    }
+
+    fn number(&mut self, policy: Policy) -> Option<u8> {
+        let known = self.list.iter().position(|assigner| assigner.policy == policy);
+        let number = known.or_else(|| {
+            self.list.try_push(Assigner::new(policy, self.is_lower)?).ok()?;
+            Some(self.list.len() - 1)
+        });
+        number.map(|number| number as u8)
+    }
+
+    /// Whether all flows go by the default policy.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// By which policy a flow goes.
+    pub(super) fn policy_of(&self, flow: &SendFlow) -> Policy {
+        let assigner = flow.policy.and_then(|number| self.list.get(number as usize));
+        assigner.map_or(Policy::Adaptive, |assigner| assigner.policy)
+    }
+
+    /// What decides for a flow, if it does not go by the default policy.
+    #[inline]
+    pub(super) fn of(&mut self, flow: &SendFlow) -> Option<&mut Assigner> {
+        flow.policy.and_then(|number| self.list.get_mut(number as usize))
+    }
+
+    /// Whether the peer is to be asked now what its links do.
+    pub(super) fn take_question(&mut self, now: Instant) -> bool {
+        self.list.iter_mut().any(|assigner| assigner.take_question(now))
+    }
+
+    /// The peer has answered.
+    pub(super) fn on_answer(&mut self) {
+        self.list.iter_mut().for_each(Assigner::on_answer);
+    }
+
+    pub(super) fn on_state(&mut self, now: Instant, state: &BearerState) {
+        self.list.iter_mut().for_each(|assigner| assigner.choose.on_state(now, state));
+    }
+
+    /// What is news to the peer of one of our bearers, if peers are told: busy is one by which any link is.
+    pub(super) fn report(&mut self, links: &[Link]) -> Option<BearerState> {
+        if !self.list.iter().any(|assigner| assigner.choose.tells()) {
+            return None;
+        }
+        let over = |bearer: BearerId| links.iter().filter(move |link| link.spec.bearer == bearer);
+        let is_busy = |bearer| over(bearer).any(|link| !is_free(link));
+        let bit = |bearer: BearerId| 1 << (bearer.0 as u32).min(31);
+        let bearers = || links.iter().map(|link| link.spec.bearer);
+        let bearer = bearers().find(|&bearer| is_busy(bearer) != (self.told.0 & bit(bearer) != 0))?;
+        self.told = (self.told.0 ^ bit(bearer), self.told.1.wrapping_add(1));
+        let state = if is_busy(bearer) { BUSY } else { FREE };
+        let backlog = over(bearer).map(|link| link.sent.inflight_bytes()).sum::<u64>();
+        Some(BearerState {
+            bearer,
+            tx_state: state,
+            rx_state: state,
+            tx_backlog: backlog.min(u32::MAX as u64) as u32,
+            rx_backlog: 0,
+            rx_window: 0,
+            senders: 0,
+            rx_rate: 0,
+            seq: self.told.1,
+        })
+    }
+}
+
 /// A policy, and what it needs to know of the session.
 #[derive(Debug)]
 pub(super) struct Assigner {
+    policy: Policy,
     choose: Box<dyn Choose>,
     is_lower: bool,
     asked: Option<Asked>,
-    /// The bearers that the peer was told are busy, one bit each, and the number of the newest report.
-    told: (u32, u32),
 }
 
 /// A question to the peer, without whose answer a large message does not go.
@@ -91,7 +201,7 @@ enum Asked {
 
 impl Assigner {
     /// `None`: nothing is decided before.
-    pub(super) fn new(policy: Policy, is_lower: bool) -> Option<Assigner> {
+    fn new(policy: Policy, is_lower: bool) -> Option<Assigner> {
         let choose: Box<dyn Choose> = match policy {
             Policy::Adaptive => return None,
             Policy::Static => Box::new(by_hash::ByHash),
@@ -99,8 +209,14 @@ impl Assigner {
             Policy::RoundRobin => Box::new(round_robin::RoundRobin::default()),
             Policy::Mnc => Box::new(mnc::Mnc::new(false)),
             Policy::MncRtt => Box::new(mnc::Mnc::new(true)),
+            Policy::Redundant => Box::new(redundant::Redundant),
         };
-        Some(Assigner { choose, is_lower, asked: None, told: (0, 0) })
+        Some(Assigner { policy, choose, is_lower, asked: None })
+    }
+
+    /// Whether each link carries all messages.
+    pub(super) fn copies(&self) -> bool {
+        self.choose.copies()
     }
 
     fn view<'a>(&self, now: Instant, links: &'a [Link]) -> View<'a> {
@@ -110,6 +226,9 @@ impl Assigner {
     /// Whether what the flow sends next may leave by link `index`.
     pub(super) fn lets(&mut self, now: Instant, links: &[Link], flow: &mut SendFlow, index: usize) -> bool {
         let view = self.view(now, links);
+        if self.choose.copies() {
+            return view.serving.includes(&links[index]);
+        }
         if !flow.by.is_some_and(|by| view.keeps(by)) {
             flow.by = self.choose.whole(&view, &flow.key);
         }
@@ -131,7 +250,12 @@ impl Assigner {
             if self.choose.asks() && !self.is_answered(now, token) {
                 return None;
             }
-            transfer.divide(&self.choose.parts(&view, key), unit);
+            let parts = self.choose.parts(&view, key);
+            if self.choose.copies() {
+                transfer.copy_to(&parts);
+            } else {
+                transfer.divide(&parts, unit);
+            }
         }
         let own = links[index].spec.id;
         transfer.stretch_for(|link| link == own || !view.keeps(link))
@@ -169,47 +293,17 @@ impl Assigner {
     }
 
     /// Whether the peer is to be asked now.
-    pub(super) fn take_question(&mut self, now: Instant) -> bool {
+    fn take_question(&mut self, now: Instant) -> bool {
         let Some(Asked::Wanted(token)) = self.asked else { return false };
         self.asked = Some(Asked::At(token, now));
         true
     }
 
     /// The peer has answered.
-    pub(super) fn on_answer(&mut self) {
+    fn on_answer(&mut self) {
         if let Some(Asked::At(token, _)) = self.asked {
             self.asked = Some(Asked::Answered(token));
         }
-    }
-
-    pub(super) fn on_state(&mut self, now: Instant, state: &BearerState) {
-        self.choose.on_state(now, state);
-    }
-
-    /// What is news to the peer of one of our bearers, if peers are told: busy is one by which any link is.
-    pub(super) fn report(&mut self, links: &[Link]) -> Option<BearerState> {
-        if !self.choose.tells() {
-            return None;
-        }
-        let over = |bearer: BearerId| links.iter().filter(move |link| link.spec.bearer == bearer);
-        let is_busy = |bearer| over(bearer).any(|link| !is_free(link));
-        let bit = |bearer: BearerId| 1 << (bearer.0 as u32).min(31);
-        let bearers = || links.iter().map(|link| link.spec.bearer);
-        let bearer = bearers().find(|&bearer| is_busy(bearer) != (self.told.0 & bit(bearer) != 0))?;
-        self.told = (self.told.0 ^ bit(bearer), self.told.1.wrapping_add(1));
-        let state = if is_busy(bearer) { BUSY } else { FREE };
-        let backlog = over(bearer).map(|link| link.sent.inflight_bytes()).sum::<u64>();
-        Some(BearerState {
-            bearer,
-            tx_state: state,
-            rx_state: state,
-            tx_backlog: backlog.min(u32::MAX as u64) as u32,
-            rx_backlog: 0,
-            rx_window: 0,
-            senders: 0,
-            rx_rate: 0,
-            seq: self.told.1,
-        })
     }
 }
 

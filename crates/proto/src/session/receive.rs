@@ -183,9 +183,7 @@ impl Session {
                 Taken::Yes
             }
             Frame::BearerState(state) => {
-                if let Some(policy) = &mut self.policy {
-                    policy.on_state(cx.now, state);
-                }
+                self.assigners.on_state(cx.now, state);
                 Taken::Yes
             }
             Frame::TransferAbort(..) | Frame::Skipped(_) => {

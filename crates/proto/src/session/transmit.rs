@@ -37,8 +37,11 @@ struct Fill<'a> {
     limit: usize,
     /// Bytes of messages that may still be sent in this train.
     budget: u64,
-    /// Small messages may go by this link.
+    /// Of these, bytes of large messages whose pieces the links pull.
+    share: u64,
+    /// Small messages may go by this link: those that choose theirs now, and those whose link was decided before.
     small: bool,
+    small_assigned: bool,
     /// The most urgent class that may.
     urgent: Class,
     train: &'a mut Train,
@@ -61,6 +64,42 @@ impl Fill<'_> {
         debug_assert!(used <= self.limit, "a packet of {used} bytes on a link that takes {}", self.limit);
         self.limit.saturating_sub(used)
     }
+
+    /// Bytes of large messages that may still be sent: of what the links pull, or of what was given to this one.
+    fn allowance(&self, is_assigned: bool) -> u64 {
+        if is_assigned { self.budget } else { self.budget.min(self.share) }
+    }
+
+    /// Whether small messages may go by this link.
+    fn takes_small(&self, is_assigned: bool) -> bool {
+        if is_assigned { self.small_assigned } else { self.small }
+    }
+
+    /// Whether nothing of messages goes any more.
+    fn is_done(&self) -> bool {
+        !self.takes_large() && !self.small && !self.small_assigned
+    }
+
+    /// Whether pieces of large messages may still be sent.
+    fn takes_large(&self) -> bool {
+        self.budget > 0 && (self.share > 0 || self.small_assigned)
+    }
+
+    /// Bytes of messages went in.
+    fn charge(&mut self, bytes: u64, is_assigned: bool) {
+        self.budget = self.budget.saturating_sub(bytes);
+        if !is_assigned {
+            self.share = self.share.saturating_sub(bytes);
+        }
+    }
+
+    /// Small messages may exceed the window only a little.
+    fn limit_small(&mut self) {
+        let goes_on = self.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
+        self.small &= goes_on || self.allowance(false) > 0;
+        self.small_assigned &= goes_on || self.budget > 0;
+    }
+
     fn item(&mut self, item: Item) {
         self.eliciting = true;
         if let (
@@ -122,7 +161,7 @@ impl Session {
 
     /// Has the peer asked what its links do, if a large message waits for that.
     fn ask_for_states(&mut self, now: Instant) -> bool {
-        if !self.policy.as_mut().is_some_and(|policy| policy.take_question(now)) {
+        if !self.assigners.take_question(now) {
             return false;
         }
         let serving = Serving::of(&self.links);
@@ -178,19 +217,24 @@ impl Session {
         let waits = !self.schedule.is_empty();
         let small = open && waits && self.may_take_small(index);
         let share = if room == 0 || !waits { 0 } else { self.share_of(index) };
-        let budget = if share > 0 {
-            room.min(self.links[index].train_bytes()).min(share).max(limit as u64)
+        let assigned = open && !self.assigners.is_empty();
+        let budget = if share > 0 || (assigned && room > 0) {
+            room.min(self.links[index].train_bytes()).max(limit as u64)
         } else {
             0
         };
+        let share = if share > 0 { share.max(limit as u64).min(budget) } else { 0 };
         let small = small && small_room > 0;
+        let small_assigned = assigned && small_room > 0;
         let items = self.links[index].sent.items();
         let mut fill = Fill {
             now: cx.now,
             link: index,
             limit,
             budget,
+            share,
             small,
+            small_assigned,
             urgent,
             train,
             items,
@@ -215,6 +259,7 @@ impl Session {
         let own = link.probe.is_some() || !link.replies.is_empty();
         own || link.usable()
             && (!self.schedule.is_empty()
+                || !link.copies.is_empty()
                 || self.control.ready()
                 || !self.receiving.untold.is_empty()
                 || !self.receiving.cts.is_empty()
@@ -239,10 +284,12 @@ impl Session {
     }
 
     fn may_take_small(&mut self, index: usize) -> bool {
-        if self.links.len() == 1 || self.policy.is_some() {
+        if self.links.len() == 1 {
             return true;
         }
-        let first = self.schedule.flows().next().and_then(|key| self.sending.flows.get(key));
+        // Those of other policies have their links already.
+        let flows = self.schedule.flows().filter_map(|key| self.sending.flows.get(key));
+        let first = flows.into_iter().find(|flow| flow.policy.is_none());
         let bytes = first.and_then(|flow| flow.next_bytes()).unwrap_or(0);
         let choice = self.schedule.choose(&self.links, bytes);
         schedule::admits(choice, &self.links, index)
@@ -276,6 +323,7 @@ impl Session {
                 // The rest of an extent takes the room of a whole packet.
                 self.put_control(fill);
             }
+            self.put_copies(fill);
             self.put_messages(fill);
             if fill.train.packet_bytes() == empty {
                 fill.train.abandon_packet();
@@ -283,7 +331,8 @@ impl Session {
             }
             self.put_states(fill);
             let left = fill.room();
-            let more = fill.rest.is_some() || (fill.budget > 0 && !self.schedule.is_empty());
+            let waits = !self.schedule.is_empty() || !self.links[fill.link].copies.is_empty();
+            let more = fill.rest.is_some() || (fill.takes_large() && waits);
             let goes_on = more
                 && left <= fill.limit / 4
                 && fill.packet as usize + 1 < limits::TRAIN_PACKETS_MAX
@@ -391,7 +440,9 @@ impl Session {
             link: index,
             limit: size as usize,
             budget: 0,
+            share: 0,
             small: false,
+            small_assigned: false,
             urgent: Class::Control,
             train,
             items,

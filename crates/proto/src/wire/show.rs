@@ -9,9 +9,9 @@ use super::{Beacon, Hello, LinkStatus, Reset, Versions};
 use super::{
     FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED, FLAG_TRAIN_LAST,
 };
+use crate::flow::Class;
 use core::fmt::{self, Display, Formatter, Write as _};
 
-const CLASSES: [&str; 4] = ["control", "urgent", "normal", "bulk"];
 const BEARER_STATES: [&str; 4] = ["down", "free", "busy", "leaving"];
 
 /// One line about a packet as it was received: header, contents, and the first fault if there is one.
@@ -83,7 +83,7 @@ impl Display for Header {
 
 impl Display for Message {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let class = CLASSES[usize::from(self.class & 3)];
+        let class = Class::from_bits(self.class).name();
         write!(f, "{}>{} seq {} {class}", self.from, self.to, self.seq)?;
         if let Some(service) = self.service {
             write!(f, " service {service}")?;
@@ -114,7 +114,7 @@ impl Display for Frame<'_> {
                     RefuseReason::NoPort => "no-port",
                     RefuseReason::TooLarge => "too-large",
                 };
-                let class = CLASSES[usize::from(refuse.class & 3)];
+                let class = Class::from_bits(refuse.class).name();
                 write!(f, "refuse #{} {}>{} seq {} ", refuse.control, refuse.from, refuse.to, refuse.seq)?;
                 write!(f, "{class} {reason} retry {} us", refuse.retry_after_us)
             }
@@ -168,7 +168,7 @@ impl Display for Frame<'_> {
 }
 
 fn show_consumed(consumed: &Consumed, f: &mut Formatter<'_>) -> fmt::Result {
-    let class = CLASSES[usize::from(consumed.class & 3)];
+    let class = Class::from_bits(consumed.class).name();
     let Consumed { control, from, to, seq, .. } = consumed;
     write!(f, "consumed #{control} {from}>{to} {class} before seq {seq}")?;
     consumed.rest.map_or(Ok(()), |why| write!(f, ", the rest rejected: {why:?}"))
@@ -224,7 +224,7 @@ fn show_bindings(bindings: &Bindings<'_>, f: &mut Formatter<'_>) -> fmt::Result 
 
 fn show_connect(connect: &Connect, f: &mut Formatter<'_>) -> fmt::Result {
     let (class, kind) =
-        (CLASSES[usize::from(connect.class & 3)], if connect.stream { "stream" } else { "messages" });
+        (Class::from_bits(connect.class).name(), if connect.stream { "stream" } else { "messages" });
     write!(f, "connect #{} end {:x} {}>{}", connect.control, connect.end.0, connect.from, connect.to)?;
     write!(f, " {class} {kind} credit {} in {}", connect.credit.0, connect.credit.1)?;
     connect.service.map_or(Ok(()), |service| write!(f, " service {service}"))

@@ -7,6 +7,7 @@ use crate::config::Policy;
 use crate::engine::Engine;
 use crate::moment::Moment;
 use crate::node::events::state_name;
+use polyrail_proto::flow::Class;
 use polyrail_proto::id::LinkId;
 use polyrail_proto::limits::{EAGER_BYTES_MAX, SMALL_BYTES_MAX, SMALL_OVERDRAFT_BYTES};
 use polyrail_proto::link::Link;
@@ -43,7 +44,7 @@ impl Scene<'_> {
                  link with room pulls pieces of it"
             ),
         };
-        let policy = self.engine.core().config().policy;
+        let policy = self.engine.core().config().policy_of(Class::Normal);
         let rule = match policy {
             Policy::Adaptive => rule,
             _ => format!(

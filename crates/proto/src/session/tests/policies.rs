@@ -158,7 +158,7 @@ fn mnc_cuts_large_messages_for_the_links_that_are_free_at_both_ends() {
         rx_rate: 0,
         seq,
     };
-    let hear = |session: &mut Session, state| session.policy.as_mut().unwrap().on_state(NOW, &state);
+    let hear = |session: &mut Session, state| session.assigners.on_state(NOW, &state);
     hear(&mut session, busy(1, 2, 2));
     hear(&mut session, busy(1, 1, 1));
     let parts = parts_of(&mut session, 512 << 10);
@@ -194,17 +194,17 @@ fn a_bearer_is_busy_as_long_as_one_of_its_links_is() {
     let mut session = with(Policy::Mnc, 2);
     session.links[0].spec.bearer = BearerId(1);
     let train = session.links[0].train_bytes();
-    let mut policy = session.policy.take().unwrap();
-    let mut told = |session: &Session| policy.report(&session.links).map(|s| (s.bearer.0, s.tx_state));
-    assert_eq!(told(&session), None);
+    let told =
+        |session: &mut Session| session.assigners.report(&session.links).map(|s| (s.bearer.0, s.tx_state));
+    assert_eq!(told(&mut session), None);
     fill_window(&mut session.links[1], train);
-    assert_eq!((told(&session), told(&session)), (Some((1, 2)), None));
+    assert_eq!((told(&mut session), told(&mut session)), (Some((1, 2)), None));
     fill_window(&mut session.links[0], train);
-    assert_eq!(told(&session), None);
+    assert_eq!(told(&mut session), None);
     session.links[1].sent.abandon(|_| ());
-    assert_eq!(told(&session), None, "the other one still is");
+    assert_eq!(told(&mut session), None, "the other one still is");
     session.links[0].sent.abandon(|_| ());
-    assert_eq!(told(&session), Some((1, 1)));
+    assert_eq!(told(&mut session), Some((1, 1)));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn mnc_rtt_asks_before_each_large_message() {
     assert_eq!(shares_of(&mut session, 8), [8, 0], "small ones do not wait");
     assert_eq!(parts_of(&mut session, 512 << 10), [0, 0]);
     assert_eq!(session.links[0].take_probe(NOW).map(|probe| probe.kind), None, "the question has left");
-    session.policy.as_mut().unwrap().on_answer();
+    session.assigners.on_answer();
     session.quiet.stir();
     let parts = shares(&mut session);
     assert!(parts[0] + parts[1] == 512 << 10 && parts[0].abs_diff(parts[1]) < 3_000, "{parts:?}");
@@ -262,4 +262,70 @@ fn the_question_of_mnc_rtt_is_of_its_kind() {
         _ => false,
     });
     assert!(asked);
+}
+
+#[test]
+fn redundant_messages_go_by_every_link_once() {
+    let mut session = with(Policy::Redundant, 3);
+    assert_eq!(shares_of(&mut session, 8), [8, 8, 8]);
+    assert_eq!(shares_of(&mut session, 60_000), [60_000; 3], "also if they go in pieces");
+    assert_eq!(parts_of(&mut session, 512 << 10), [512 << 10; 3], "or as large ones");
+    session.links[1].status = Drain;
+    assert_eq!(shares_of(&mut session, 8), [8, 0, 8], "by those that serve");
+}
+
+#[test]
+fn of_redundant_messages_only_what_is_missing_goes() {
+    let mut session = with(Policy::Redundant, 2);
+    send(&mut session, 3_000);
+    assert_eq!(drained(&mut session, 0), 3_000);
+    let flow = session.sending.flows.iter_mut().next().unwrap().1;
+    flow.confirm_part(0, 0, 2_000, |_| ());
+    session.quiet.stir();
+    let rest = drained(&mut session, 1);
+    assert!(rest > 0 && rest < 2_000, "{rest}");
+    send(&mut session, 8);
+    assert_eq!(drained(&mut session, 0), 8);
+    let flow = session.sending.flows.iter_mut().next().unwrap().1;
+    flow.confirm_whole(0, 2, |_| ());
+    session.quiet.stir();
+    assert_eq!(drained(&mut session, 1), 0, "the other copy has arrived");
+}
+
+#[test]
+fn a_link_that_falls_far_behind_gets_no_more_copies() {
+    let mut session = with(Policy::Redundant, 2);
+    let old = Item::Messages { flow: 77, first: 1, count: 1 };
+    session.links[1].copies.extend([old; 1_020]);
+    for _ in 0..8 {
+        send(&mut session, 8);
+        assert_eq!(drained(&mut session, 0), 8);
+    }
+    assert_eq!(session.links[1].copies.len(), 1_024);
+    assert_eq!(drained(&mut session, 1), 4 * 8, "those of a flow that is gone cost nothing");
+    assert_eq!(session.stats.messages_copied, 4);
+}
+
+#[test]
+fn each_flow_goes_by_the_policy_of_its_port_or_its_class() {
+    let mut rules = config();
+    rules.class_policies[Class::Urgent as usize] = Some(Policy::Redundant);
+    let mut session = super::session(&rules, &[(Active, 0); 2]);
+    session.links.iter_mut().for_each(make_fast);
+    session.set_policy(FLOW.from, Some(Policy::Static));
+    let other = PortId(FLOW.from.0 + 1);
+    let mut shares_of = |from: PortId, class| {
+        let message =
+            Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None, returns: false };
+        assert!(session.send(NOW, FlowKey { from, class, ..FLOW }, message));
+        shares(&mut session).iter().sum::<usize>()
+    };
+    assert_eq!((shares_of(other, Class::Normal), shares_of(other, Class::Urgent)), (8, 16));
+    assert_eq!(shares_of(FLOW.from, Class::Urgent), 8, "the port's own counts");
+    let policies = session.sending.flows.iter().map(|(_, flow)| flow.policy).collect::<Vec<_>>();
+    assert_eq!(policies, [None, Some(0), Some(1)]);
+    session.set_policy(FLOW.from, None);
+    session.forget_sender(FLOW.from);
+    let mut again = session.assigners.number_for(&FlowKey { class: Class::Normal, ..FLOW });
+    assert_eq!(again.take(), None, "it was forgotten with the port");
 }

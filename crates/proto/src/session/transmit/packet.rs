@@ -57,7 +57,7 @@ impl Session {
             || !link.replies.is_empty()
             || !self.receiving.cts.is_empty()
             || (link.usable() && self.control.ready())
-            || (fill.budget > 0 && self.schedule.has_flows())
+            || (fill.takes_large() && self.schedule.has_flows())
     }
 
     pub(super) fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
@@ -119,11 +119,29 @@ impl Session {
 
     /// Which of our bearers are busy, if peers are told and it is news.
     pub(super) fn put_states(&mut self, fill: &mut Fill<'_>) {
-        let Some(policy) = &mut self.policy else { return };
+        if self.assigners.is_empty() {
+            return;
+        }
         while fill.room() >= BearerState::BYTES
-            && let Some(report) = policy.report(&self.links)
+            && let Some(report) = self.assigners.report(&self.links)
         {
             fill.train.with_head(|head| report.emit(head));
+        }
+    }
+
+    /// What other links have sent and this one is to send too.
+    pub(super) fn put_copies(&mut self, fill: &mut Fill<'_>) {
+        let packet_room = fill.limit - wire::HEADER_BYTES;
+        while fill.small_assigned
+            && fill.rest.is_none()
+            && !self.links[fill.link].copies.is_empty()
+            && let Some((key, flow, take)) = self.take_copy(fill.link, fill.room(), packet_room)
+        {
+            fill.train.carry(flow.class);
+            let bytes = self.put_take(fill, key, flow, take);
+            self.stats.messages_copied += 1;
+            fill.charge(bytes, true);
+            fill.limit_small();
         }
     }
 
@@ -175,15 +193,18 @@ impl Session {
             }
             return Advance::Stay;
         }
-        if let Some(policy) = &mut self.policy
-            && !policy.lets(fill.now, &self.links, flow, fill.link)
-        {
-            return Advance::Skip;
+        let mut copies = false;
+        if let Some(assigner) = self.assigners.of(flow) {
+            if !assigner.lets(fill.now, &self.links, flow, fill.link) {
+                return Advance::Skip;
+            }
+            copies = assigner.copies();
         }
+        let is_assigned = flow.policy.is_some();
         let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
-        let allowed = if is_small { fill.small } else { fill.budget > 0 };
+        let allowed = if is_small { fill.takes_small(is_assigned) } else { fill.allowance(is_assigned) > 0 };
         if !allowed || fill.room() < PACKET_FULL {
-            return if fill.budget == 0 && !fill.small { Advance::Full } else { Advance::Skip };
+            return if fill.is_done() { Advance::Full } else { Advance::Skip };
         }
         let packet_room = fill.limit - wire::HEADER_BYTES;
         let Some(take) = flow.take(fill.now, &mut taken.credit, fill.room(), packet_room) else {
@@ -203,10 +224,11 @@ impl Session {
         self.schedule.note_sent(class, fill.now);
         fill.train.carry(class);
         let bytes = self.put_take(fill, key, flow_key, take);
-        fill.budget = fill.budget.saturating_sub(bytes);
-        if fill.budget == 0 {
-            fill.small = fill.small && fill.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
+        if copies {
+            self.copy_to_others(fill.link, key, &take);
         }
+        fill.charge(bytes, is_assigned);
+        fill.limit_small();
         if goes_on {
             self.schedule.account(class, index, bytes);
         } else {
@@ -296,15 +318,19 @@ impl Session {
         let Some(mut token) = self.oldest_transfer(class, index, key) else { return Advance::Stay };
         let Some(flow) = self.sending.flows.get_mut(key) else { return Advance::Stay };
         let here = fill.room().saturating_sub(wire::TransferFragment::HEADER_BYTES) & !7;
-        if fill.budget == 0 || here < PACKET_FULL {
+        let is_assigned = flow.policy.is_some();
+        if fill.allowance(is_assigned) == 0 {
             // Small messages behind it may exceed the window.
-            return if fill.budget == 0 && fill.small { Advance::Skip } else { Advance::Full };
+            return if fill.is_done() { Advance::Full } else { Advance::Skip };
+        }
+        if here < PACKET_FULL {
+            return Advance::Full;
         }
         let whole = transfer::piece_bytes(fill.limit);
         let mut stretch = Stretch::Free;
-        if let Some(policy) = &mut self.policy {
+        if let Some(assigner) = self.assigners.of(flow) {
             let (transfers, place) = (&mut self.sending.transfers, (fill.link, whole as u64));
-            match policy.next(fill.now, &self.links, flow, transfers, place) {
+            match assigner.next(fill.now, &self.links, flow, transfers, place) {
                 Some(next) => (token, stretch) = next,
                 None => return Advance::Skip,
             }
@@ -321,7 +347,8 @@ impl Session {
         } else {
             let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
             let by_bytes = (limits::TRAIN_BYTES_MAX - fill.train.bytes - fill.room()) / fill.limit;
-            let by_budget = fill.budget.saturating_sub(here as u64).div_ceil(whole as u64) as usize;
+            let by_budget =
+                fill.allowance(is_assigned).saturating_sub(here as u64).div_ceil(whole as u64) as usize;
             by_count.min(by_bytes).min(by_budget)
         };
         // If what it had to repeat was confirmed meanwhile, the next one has its turn.
@@ -344,7 +371,7 @@ impl Session {
             fill.extent = Some(Extent { token, packet, offset: start, first_len, len, end });
             fill.rest = Some((start + first, end));
         }
-        fill.budget = fill.budget.saturating_sub(end - start);
+        fill.charge(end - start, is_assigned);
         self.schedule.note_sent(class, fill.now);
         self.schedule.account(class, index, end - start);
         if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
