@@ -3,6 +3,7 @@
 //! First a picture is taken of the machine and of the node, twice for what moves; then each check looks at the picture and
 //! at nothing else, so that each can be tried with pictures that were planted.
 
+mod bottleneck;
 mod buffers;
 mod cables;
 mod changed;
@@ -64,7 +65,7 @@ const EXAMPLE: &str = "Example: polyrail doctor beta --control /run/polyrail/alp
 Ends with 1 if there is an error or a warning among the findings, with 0 if not.";
 
 /// Every check.
-const CHECKS: [fn(&Picture) -> Vec<Finding>; 16] = [
+const CHECKS: [fn(&Picture) -> Vec<Finding>; 17] = [
     place::check,
     changed::check,
     buffers::check,
@@ -79,6 +80,7 @@ const CHECKS: [fn(&Picture) -> Vec<Finding>; 16] = [
     life::check_peers,
     mtu::check,
     loss::check,
+    bottleneck::check,
     missing::check,
     refused::check,
 ];

@@ -14,7 +14,7 @@ use findings::{doctor, found, mend, shell, until_found, until_gone};
 use polyrail_bench::netns::{LinkSpec, Testbed};
 use serde_json::Value;
 use stream::Stream;
-use world::{testbed, testbed_of};
+use world::{ask, ask_until, testbed, testbed_of};
 
 /// The link by the second interface.
 fn second(links: &[Value]) -> &Value {
@@ -151,5 +151,45 @@ fn two_links_in_one_network_work_after_the_command_of_the_doctor() {
     let stream = Stream::start(&testbed, "");
     let (_, document) = doctor(&testbed, 0, &["--control", stream.sockets[0].path()]);
     assert!(found(&document, "one-network").is_empty(), "{document}");
+    stream.finish();
+}
+
+#[test]
+fn two_links_by_one_cable_are_told_from_two_cables() {
+    let narrow = LinkSpec { rate_mbit: Some(200), ..LinkSpec::default() };
+    let Some(testbed) = testbed_of("narrow", &narrow) else { return };
+    // The second link leads over the first one's interface, and through its token bucket. The networks stay apart, as
+    // they would by two cables.
+    let network = |link| {
+        let own = testbed.address(0, link).to_string();
+        format!("{}.0/24", own.rsplit_once('.').expect("dots").0)
+    };
+    let apart = format!(
+        "nft 'add table inet t; add chain inet t in {{ type filter hook input priority 0; }}; \
+         add rule inet t in iifname l0 ip saddr != {} drop; add rule inet t in iifname lm ip saddr != {} drop'",
+        network(0),
+        network(1)
+    );
+    for node in 0..2 {
+        let own = address(&testbed, node, &format!("{}", 77 + node));
+        shell(&testbed, node, "ip link set dev l1 down; ip addr flush dev l1");
+        shell(&testbed, node, "sysctl -qw net.ipv4.conf.all.arp_ignore=1");
+        shell(&testbed, node, "ip link add link l0 name lm type macvlan mode bridge");
+        shell(&testbed, node, &format!("ip addr add {own} dev lm; ip link set dev lm up; {apart}"));
+    }
+    let stream = Stream::start(&testbed, "");
+    let finding = until_found(&testbed, 0, &stream.sockets[0], "one-bottleneck");
+    let about = finding["about"].as_str().expect("text");
+    assert!(about.contains("beta/0") && about.contains("beta/1"), "{finding}");
+    stream.finish();
+
+    let Some(testbed) = testbed_of("wide", &narrow) else { return };
+    let stream = Stream::start(&testbed, "");
+    let shown = |link: &str| ask(&stream.sockets[0], &["link", "show", link])["show"]["path"].clone();
+    ask_until(&stream.sockets[0], &["link", "show", "beta/1"], |shown| {
+        shown["show"]["path"]["bottleneck_trials"].as_u64() >= Some(3)
+    });
+    let told = ["beta/0", "beta/1"].map(|link| shown(link)["shares_bottleneck_with"].clone());
+    assert_eq!(told, [Value::Null, Value::Null]);
     stream.finish();
 }

@@ -12,6 +12,7 @@ use crate::address::MediaAddress;
 use crate::config::Config;
 use crate::id::{BearerId, LinkId};
 use crate::limits;
+use crate::session::Shared;
 use crate::stats::LinkStats;
 use crate::time::{Duration, Instant};
 use crate::wire::{LinkStatus, Probe, ProbeKind, ProbeReply};
@@ -114,6 +115,10 @@ pub struct Link {
     /// Bytes sent since the peer was last asked to acknowledge at once.
     pub(crate) unasked_bytes: u64,
     created_at: Instant,
+    /// Bytes of packets that the peer has acknowledged, headers included.
+    pub(crate) delivered_bytes: u64,
+    /// Whether it passes the same narrow place as another.
+    pub shared: Shared,
 }
 
 /// Links of which nothing is known are hoped to be so many times faster than the best of the others.
@@ -170,6 +175,8 @@ impl Link {
             hushed_until: Instant::ZERO,
             unasked_bytes: 0,
             created_at: now,
+            delivered_bytes: 0,
+            shared: Shared::default(),
             spec,
         }
     }
@@ -271,6 +278,7 @@ impl Link {
 
     /// Takes in an acknowledgement of new packets.
     pub(crate) fn on_ack(&mut self, now: Instant, sample: &AckSample) {
+        self.delivered_bytes += sample.acked_bytes;
         let full = self.window.on_ack(now, sample);
         self.pace.on_ack(now, sample, full, self.mtu.current() as u64, self.window.queue_target());
     }

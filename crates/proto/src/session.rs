@@ -3,6 +3,7 @@
 //! Here is what a session is made of; what it does with each part has a file of its own in this folder. Packets go out by
 //! `transmit` and come in by `receive`, and `outcome` says what became of those that left.
 
+mod bottleneck;
 pub(crate) mod connection;
 mod consumed;
 mod control;
@@ -29,6 +30,7 @@ mod transfers;
 mod transmit;
 mod wanted;
 
+pub use bottleneck::Shared;
 pub use connection::{ConnectionPicture, ConnectionState};
 pub use control::Notice;
 pub use outlook::{LinkOutlook, Outlook, Part, Way};
@@ -55,6 +57,7 @@ use crate::time::{Duration, Instant};
 use crate::transfer::{ReceiveTransfer, SendTransfer};
 use crate::wire::{self, Hello, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
+use bottleneck::Trials;
 use connection::Connections;
 use control::Control;
 use credit::{GivenCredit, TakenCredit};
@@ -187,6 +190,7 @@ pub struct Session {
     schedule: Schedule,
     /// Who decides by which link messages go, where that is decided before.
     assigners: Assigners,
+    trials: Trials,
     control: Control,
     connections: Connections,
     quiet: Quiet,
@@ -241,6 +245,7 @@ impl Session {
             receiving: Receiving::default(),
             schedule: Schedule::default(),
             assigners,
+            trials: Trials::default(),
             control: Control::default(),
             connections: Connections::default(),
             quiet: Quiet::default(),

@@ -100,6 +100,8 @@ pub struct Link {
     pub sent_meanwhile: u64,
     /// Packets received while it was watched.
     pub received_meanwhile: u64,
+    /// The link that delivers what this one no longer does once it is left out.
+    pub shares_with: Option<String>,
     /// Changes of its state.
     pub changes: Vec<Change>,
 }
@@ -264,6 +266,7 @@ fn link(row: &Value, earlier: Option<&Value>, shown: &Value) -> Link {
         lost: number(row, "packets_lost").saturating_sub(number(row, "packets_lost_spuriously")),
         sent_meanwhile: meanwhile("packets_sent"),
         received_meanwhile: meanwhile("packets_received"),
+        shares_with: path["shares_bottleneck_with"].as_str().map(str::to_owned),
         changes: changes.into_iter().flatten().map(change).collect(),
     }
 }
@@ -281,7 +284,8 @@ mod tests {
                 "packets_sent": sent, "packets_received": 5, "packets_lost": 9, "packets_lost_spuriously": 2 })
         };
         let shown = json!({ "link": { "age_s": 6.5 },
-            "path": { "mtu_bytes": 1300, "mtu_search": true, "mtu_bearers_bytes": 1472 },
+            "path": { "mtu_bytes": 1300, "mtu_search": true, "mtu_bearers_bytes": 1472,
+                "shares_bottleneck_with": "b/0" },
             "changes": [{ "to": "down", "why": "silence", "ago_s": 1.5 }] });
         let read = link(&row(30), Some(&row(20)), &shown);
         assert_eq!((read.sent, read.lost, read.sent_meanwhile, read.received_meanwhile), (30, 7, 10, 0));
@@ -289,6 +293,7 @@ mod tests {
             (read.mtu_bytes, read.mtu_search, read.mtu_bearers_bytes, read.age_s),
             (1300, true, 1472, 6.5)
         );
+        assert_eq!(read.shares_with.as_deref(), Some("b/0"));
         assert_eq!((read.changes[0].why.as_str(), read.to), ("silence", "10.0.0.2:7430".parse().ok()));
         // What a node of another version leaves out is nothing, and no panic.
         let empty = link(&json!({}), None, &json!({}));

@@ -54,6 +54,7 @@ fn link(number: u8) -> Link {
         lost: 3,
         sent_meanwhile: 2,
         received_meanwhile: 2,
+        shares_with: None,
         changes: vec![Change { to: "up".into(), why: "joined".into(), ago_s: 60.0 }],
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn link(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
     };
     Ok(json!({
         "link": link_identity(engine, session, link, moment),
-        "path": link_path(link),
+        "path": link_path(session, link),
         "window": link_window(link),
         "traffic": stats::link_counters(link),
         "trouble": link_trouble(session, link, moment),
@@ -69,13 +69,15 @@ fn link_identity(engine: &Engine, session: &Session, link: &Link, moment: &Momen
     })
 }
 
-fn link_path(link: &Link) -> Value {
+fn link_path(session: &Session, link: &Link) -> Value {
     let sampled = |span: Duration| link.rtt.has_sample().then(|| us(span));
     json!({
         "mtu_bytes": link.mtu.current(), "mtu_search": link.mtu.is_searching(), "mtu_bearers_bytes": link.spec.mtu,
         "rtt_us": sampled(link.rtt.srtt()), "rtt_min_us": sampled(link.rtt.min()),
         "rtt_latest_us": sampled(link.rtt.latest()), "rtt_variation_us": sampled(link.rtt.rttvar()),
         "probe_timeout_us": us(link.rtt.pto(ACK_DELAY_MAX)), "queueing_towards_us": us(link.received.queueing()),
+        "shares_bottleneck_with": link.shared.with().map(|with| link_name(&session.peer.name, with)),
+        "bottleneck_trials": link.shared.trials,
     })
 }
 

@@ -109,6 +109,9 @@ struct Division {
 impl Session {
     /// Bytes of large messages that link `index` may take now, however much room it has.
     pub(super) fn share_of(&self, index: usize) -> u64 {
+        if self.trials.pauses(self.links[index].spec.id) {
+            return 0;
+        }
         let Some(division) = self.division(index) else { return u64::MAX };
         let waiting = self.waiting_bytes();
         if waiting >= BYTES_MAX {
@@ -163,7 +166,7 @@ impl Session {
     }
 
     /// Bytes that wait to be sent; `BYTES_MAX` or more: no end is in sight.
-    fn waiting_bytes(&self) -> u64 {
+    pub(super) fn waiting_bytes(&self) -> u64 {
         let enough = BYTES_MAX;
         let mut bytes = 0;
         for (looked, (_, transfer)) in self.sending.transfers.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Which links serve, and who waits for what: a session whose links are set by hand.
 
 mod arriving;
+mod bottleneck;
 mod classes;
 mod fate;
 mod incoming;

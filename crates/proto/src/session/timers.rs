@@ -33,6 +33,7 @@ impl Session {
     fn compute_deadline(&self, now: Instant, config: &Config) -> Instant {
         let (busy, carried) = (self.is_busy(now), self.is_up());
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
+        at = at.min(self.trials.deadline());
         at = at.min(self.doubt_ends_at()).min(self.sending.deadlines.next_at());
         for link in &self.links {
             at = at.min(link.deadline(config, busy, carried));
@@ -52,6 +53,7 @@ impl Session {
             self.link_timeout(cx, index);
             self.links[index].check_probe(cx.now, cx.config, busy);
         }
+        self.try_bottleneck(cx.now);
         self.retry_refused(cx.now);
         self.expire(cx);
     }
