@@ -18,6 +18,8 @@ const FORGET_SPAN_MAX: Duration = Duration::s(30);
 const BETTER: u64 = 2;
 /// With no more packets in flight one learns the round trip and not the rate.
 pub const SILENT_PACKETS: u64 = 2;
+/// A window of so many packets or less tells nothing of a path without a queue.
+const FEW_PACKETS: u64 = 8;
 /// Of bursts, what was on its way in the last so much time counts.
 const BURST_SPAN: Duration = Duration::ms(4);
 /// One that took longer than so many times what was expected of it counts as that long: machines stand still at times.
@@ -109,7 +111,7 @@ impl Pace {
         self.forget(now);
         self.sample_load(now, sample, packet_bytes, queue_target);
         self.sample_burst(now, sample, packet_bytes);
-        if let Some(rate) = full {
+        if let Some(rate) = full.filter(|_| bounds(sample, packet_bytes, queue_target)) {
             self.learn_loaded(now, rate);
         }
     }
@@ -187,6 +189,12 @@ impl Pace {
             self.learn(now, self.bursts.bytes_per_s());
         }
     }
+}
+
+/// Whether a full window tells of the path: one of a few packets that find no queue, as after losses, bounds itself.
+fn bounds(sample: &AckSample, packet_bytes: u64, queue_target: Duration) -> bool {
+    let finds_queue = sample.rtt > sample.rtt_min + queue_target;
+    finds_queue || sample.inflight_before > FEW_PACKETS * packet_bytes
 }
 
 impl Load {

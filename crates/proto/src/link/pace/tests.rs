@@ -173,3 +173,18 @@ fn an_acknowledgement_that_was_overtaken_is_no_sample() {
     let rate = feed.pace.bytes_per_s();
     assert!((9_900_000..10_600_000).contains(&rate), "{rate}");
 }
+
+#[test]
+fn a_window_of_a_few_packets_tells_of_the_path_only_if_they_find_a_queue() {
+    let mut feed = Feed::new();
+    // As after a path has become narrower: four packets each 100 ms.
+    let slow = Some(40_000);
+    for _ in 0..5 {
+        feed.ack_with(Duration::ms(100), 4_000, Duration::us(100), 0, slow);
+        assert!(!feed.pace.is_of_load());
+    }
+    assert_eq!(feed.pace.bytes_per_s(), 40_000_000, "as fast as they passed");
+    feed.ack_with(Duration::ms(1), 4_000, TRIP + TARGET + Duration::us(1), 0, Some(4_000_000));
+    assert!(feed.pace.is_of_load());
+    assert_eq!(feed.pace.bytes_per_s(), 4_000_000);
+}
