@@ -115,6 +115,9 @@ pub struct Setup {
     /// Whether each message is to leave at once, because its lateness counts: TCP_NODELAY.
     #[serde(default)]
     pub prompt: bool,
+    /// Whether the flow is to fill links that are cut beneath it.
+    #[serde(default)]
+    pub cut: bool,
     /// The flow's number among those that go at the same time: what is found by name needs a name of its own.
     #[serde(default)]
     pub flow: u32,

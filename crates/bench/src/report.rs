@@ -41,6 +41,9 @@ pub(crate) struct Case {
     reliable: bool,
     striped: bool,
     carrying_threads: bool,
+    /// Follows from the protocol, and so is no part of what the case is.
+    #[serde(skip)]
+    congestion: Option<&'static str>,
     environment: Environment,
     point: Point,
     /// Of `failover`, where the protocol has classes.
@@ -65,6 +68,7 @@ impl Case {
             reliable: protocol.reliable(),
             striped: protocol.striped(),
             carrying_threads: protocol.has_carrying_threads(),
+            congestion: protocol.congestion(),
             environment: environment.clone(),
             point: point.clone(),
             class: (plan.workload == Workload::Failover && protocol.has_classes())
@@ -93,6 +97,7 @@ impl Case {
             striped: facts.striped,
             // Those that have such threads sleep whatever they are asked, which a note tells.
             carrying_threads: false,
+            congestion: None,
             environment: environment.clone(),
             point: point.clone(),
             class: None,
@@ -210,6 +215,7 @@ impl Series {
         Row {
             workload: case.workload,
             protocol: case.protocol.to_owned(),
+            congestion: case.congestion.map(str::to_owned),
             placement: environment.placement.clone(),
             links: environment.rates.len(),
             rate_mbit: environment.rates.clone(),

@@ -436,7 +436,7 @@ impl Run<'_> {
         };
         let setup = Setup { flow, ..self.setup(testbed, node, point) };
         let beside = (plan.workload == Workload::Failover).then(|| Beside {
-            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, flow: 1, ..setup.clone() },
+            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, flow: 1, cut: true, ..setup.clone() },
             arrivals_per_s: plan.failover.arrivals_per_s,
             cores: (0..core_count()).collect(),
         });
@@ -486,6 +486,7 @@ impl Run<'_> {
             both_ways: matches!(workload, Workload::PingPong | Workload::Incast),
             class: self.plan.failover.class,
             prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
+            cut: false,
             flow: 0,
             member_ports: if let Load::Members(_, ports) = point.load { ports } else { 0 },
             far: far.map(|far| far.far.clone()),

@@ -72,6 +72,9 @@ impl Document {
 pub(super) struct Row {
     pub(super) workload: Workload,
     pub(super) protocol: String,
+    /// The congestion control that it names to the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) congestion: Option<String>,
     pub(super) placement: Placement,
     pub(super) links: usize,
     /// Per link; null where unthrottled.
@@ -182,6 +185,8 @@ impl Row {
         let Self {
             workload,
             protocol,
+            // The protocol's name says which.
+            congestion: _,
             placement,
             links,
             rate_mbit,
@@ -223,9 +228,7 @@ impl Row {
             failed: _,
             notes: _,
         } = self;
-        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports } =
-            load;
-        let values = [
+        let before = [
             json!(workload),
             json!(protocol),
             json!(placement),
@@ -234,18 +237,9 @@ impl Row {
             json!(loss_percent),
             json!(size),
             json!(wait),
-            json!(offer),
-            json!(arrivals_per_s),
-            json!(streams),
-            json!(pairs),
-            json!(direction),
-            json!(senders),
-            json!(members),
-            json!(member_ports),
-            json!(class),
-            json!(send),
-            json!(socket_buffer_max),
         ];
+        let behind = [json!(class), json!(send), json!(socket_buffer_max)];
+        let values = before.into_iter().chain(load.conditions()).chain(behind);
         CONDITIONS.into_iter().zip(values).collect()
     }
 
@@ -292,6 +286,21 @@ impl LoadRow {
             Load::Senders(count) => Self { senders: Some(count), ..none },
             Load::Members(count, ports) => Self { members: Some(count), member_ports: Some(ports), ..none },
         }
+    }
+
+    /// Its part of [`CONDITIONS`].
+    fn conditions(&self) -> [Value; 8] {
+        let Self { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports } = self;
+        [
+            json!(offer),
+            json!(arrivals_per_s),
+            json!(streams),
+            json!(pairs),
+            json!(direction),
+            json!(senders),
+            json!(members),
+            json!(member_ports),
+        ]
     }
 
     /// The same for a person; empty for what goes without saying.

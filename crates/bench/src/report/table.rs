@@ -213,7 +213,7 @@ fn cells(row: &Row) -> Vec<String> {
     let number = |value: fn(&Spread) -> f64| figure.map_or("-".to_owned(), |spread| short(value(spread)));
     let cpu = row.cpu_s_per_gb.as_ref();
     vec![
-        row.protocol.clone(),
+        protocol(row),
         conditions(row),
         row.size.to_string(),
         format!("{} {unit}", number(|spread| spread.median)),
@@ -223,6 +223,16 @@ fn cells(row: &Row) -> Vec<String> {
         format!("{} {} {} {}", row.lost, row.duplicated, row.reordered, row.damaged),
         row.limited_by.as_deref().unwrap_or("-").to_owned(),
     ]
+}
+
+/// The protocol, with its congestion control where the name does not say it.
+fn protocol(row: &Row) -> String {
+    match &row.congestion {
+        Some(congestion) if !row.protocol.ends_with(congestion.as_str()) => {
+            format!("{} ({congestion})", row.protocol)
+        }
+        _ => row.protocol.clone(),
+    }
 }
 
 pub(super) fn conditions(row: &Row) -> String {

@@ -82,6 +82,19 @@ fn fields_without_meaning_are_absent() {
 }
 
 #[test]
+fn a_congestion_control_is_told_where_the_name_does_not_say_it() {
+    let mut report = Report::new();
+    for protocol in ["mptcp", "mptcp-bbr", "udp"] {
+        report.add(series("stream", protocol, vec![stream_sample(950)]));
+    }
+    let table = report.table();
+    assert!(table.contains("\nmptcp (cubic) ") && table.contains("\nmptcp-bbr  "), "{table}");
+    let results = &parsed(&report)["results"];
+    assert_eq!((&results[0]["congestion"], &results[1]["congestion"]), (&"cubic".into(), &"bbr".into()));
+    assert!(results[2].get("congestion").is_none());
+}
+
+#[test]
 fn a_disturbed_sample_and_an_impossible_figure_are_marked() {
     let mut report = Report::new();
     report.add(series("stream --rate 1000", "tcp-cubic", vec![stream_sample(1500)]));

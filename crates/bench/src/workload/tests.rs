@@ -145,6 +145,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         class: FlowClass::Normal,
         prompt: false,
         flow: 0,
+        cut: false,
         member_ports: 0,
         far: None,
     }
