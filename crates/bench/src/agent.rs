@@ -205,8 +205,10 @@ impl Opening<'_> {
     fn setups(&self) -> Vec<Setup> {
         let (job, setup) = (self.job, &self.job.setup);
         match (job.workload, job.role) {
-            // What it takes are questions.
-            (Workload::Incast, Role::Sender) => vec![Setup { size: QUESTION_BYTES, ..setup.clone() }],
+            // What it takes are questions, or answers of that size.
+            (Workload::Incast | Workload::Lone, Role::Sender) => {
+                vec![Setup { size: QUESTION_BYTES, ..setup.clone() }]
+            }
             (Workload::Failover, _) => {
                 let bulk = job.beside.as_ref().map(|beside| &beside.bulk);
                 [setup].into_iter().chain(bulk).cloned().collect()

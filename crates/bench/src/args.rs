@@ -45,11 +45,11 @@ pub struct BenchArgs {
     /// turn.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
-    /// Number of links between the two nodes; 2 for failover and idle, else 1. links: the most, 4; fewer are measured before.
+    /// Number of links between the two nodes; 2 for lone, failover and idle, else 1. links: the most, 4; fewer are measured before.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub links: Option<u8>,
     /// Rates of the links in Mbit/s, separated by commas, each measured in turn; 0: unthrottled. `1000:250` gives
-    /// each link its own. 1000 for failover, idle, share, links and incast, else 0.
+    /// each link its own. 1000 for lone, failover, idle, share, links and incast, else 0.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub rate: Vec<String>,
     /// Message sizes in bytes, separated by commas, each measured in turn: numbers (K, M for powers of 1024), `64..64K` for
@@ -60,7 +60,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     pub around: Option<u16>,
     /// How the measuring threads wait, separated by commas, each measured in turn; spin where two threads measure in
-    /// stream, pingpong, rate, transact, datagram and openloop, else block.
+    /// stream, pingpong, lone, rate, transact, datagram and openloop, else block.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub wait: Vec<WaitMode>,
     /// Length of each measured window, in seconds; 10 for idle, else 1. stalled: how long the receiver stays away once
@@ -191,12 +191,12 @@ impl BenchArgs {
 
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
-        use Workload::{Datagram, Failover, Idle, Incast, Multicast, OpenLoop, Share, Stalled, Stream};
+        use Workload::{Datagram, Failover, Idle, Incast, Lone, Multicast, OpenLoop, Share, Stalled, Stream};
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
-            ("--send", self.send.is_some(), asked != Idle),
+            ("--send", self.send.is_some(), !matches!(asked, Idle | Lone)),
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),
@@ -261,6 +261,11 @@ impl BenchArgs {
         for rate in rates {
             for loss in losses {
                 let (rates, losses) = (values::rates(rate, links)?, values::losses(loss, links)?);
+                if workload == Workload::Lone && rates.contains(&None) {
+                    return Err(format!(
+                        "--rate {rate}: lone empties token buckets, so each link needs a rate"
+                    ));
+                }
                 let least = if workload == Workload::Links { 1 } else { links };
                 testbeds.extend((least..=links).map(|links| Environment {
                     placement: Placement::Inter,

@@ -40,6 +40,11 @@ pub trait Protocol: Sync {
         true
     }
 
+    /// Payload of a full packet of 1,500 bytes, in bytes.
+    fn packet_payload(&self) -> usize {
+        1_448
+    }
+
     /// The congestion control that is named to the kernel; none: the system's, or it has none.
     fn congestion(&self) -> Option<&'static str> {
         None

@@ -238,6 +238,7 @@ impl Series {
             latency_us: self.latency(|sample| times(case.workload, sample)),
             histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
+            ideal: figures::ideal(samples()),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
             calm_lateness_us: figures::calm_lateness(samples()),
@@ -516,8 +517,9 @@ impl Report {
         }
     }
 
-    /// Draws the ratios: those asked for, or Polyrail's to every other protocol.
+    /// Draws the ratios: those to what links allow, and those asked for, or Polyrail's to every other protocol.
     pub(crate) fn conclude(&mut self, versus: &[(String, String)]) {
+        self.document.ratios.extend(self.series.iter().filter_map(to_ideal));
         for first in &self.series {
             for second in &self.series {
                 if is_asked(&first.case, &second.case, versus) {
@@ -589,6 +591,15 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase), within_phase })
 }
 
+/// Of `lone`, the time by the least time that the links allow, each repetition's median message.
+fn to_ideal(series: &Series) -> Option<RatioRow> {
+    let good = series.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+    let pairs: Vec<(f64, f64)> =
+        good.filter_map(|(_, sample, _)| Some((sample.sender.lone.as_ref()?.to_ideal, 1.0))).collect();
+    let name = format!("{}/ideal latency ({})", series.case.protocol, series.case.conditions());
+    Some(RatioRow { name, ratio: paired_ratio(&pairs, 1)?, mixed_phase: None, within_phase: None })
+}
+
 /// Whether the two samples of a repetition saw more than one phase of the machine.
 fn is_mixed(first: &Series, second: &Series, repetition: u32) -> bool {
     let pulses = |series: &Series| {
@@ -648,7 +659,7 @@ fn is_asked(first: &Case, second: &Case, versus: &[(String, String)]) -> bool {
 
 /// The times that a workload is about.
 fn times(workload: Workload, sample: &Sample) -> Histogram {
-    let report = if workload.times_answers() { &sample.sender } else { &sample.receiver };
+    let report = if workload.is_timed_by_sender() { &sample.sender } else { &sample.receiver };
     Histogram::from_buckets(&report.rtt_ns)
 }
 

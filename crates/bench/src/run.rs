@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::args::{
     BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
 };
+use crate::buckets::{Shape, filler};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
@@ -32,7 +33,7 @@ use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
 use crate::remote::Client;
 use crate::report::{Case, Comparison, Report, Series, is_tight};
-use crate::workload::{ToolCost, Workload};
+use crate::workload::{LoneJob, ToolCost, Workload};
 
 use conduct::Part;
 pub use journal::JOURNAL_SCHEMA;
@@ -463,8 +464,26 @@ impl Run<'_> {
                 _ => 1,
             },
             beside,
+            lone: testbed.and_then(|testbed| self.lone(testbed, protocol, point)),
             clock_offset_ns: 0,
         }
+    }
+
+    /// What a lone message comes behind, and what it goes by.
+    fn lone(&self, testbed: &Testbed, protocol: &str, point: &Point) -> Option<LoneJob> {
+        let protocol = protocol::find(protocol).filter(|_| self.plan.workload == Workload::Lone)?;
+        let all = &testbed.spec().links;
+        let links = if protocol.striped() { all.len() } else { 1 };
+        let shape = |link: &LinkSpec| {
+            let (rate_mbit, burst) = (link.rate_mbit?, f64::from(link.burst_kb) * 1_024.0);
+            Some(Shape { rate: f64::from(rate_mbit) * 125_000.0, burst })
+        };
+        let shapes = all[..links].iter().map(shape).collect::<Option<Vec<Shape>>>()?;
+        Some(LoneJob {
+            sinks: (0..links).map(|link| testbed.address(RECEIVER_NODE, link)).collect(),
+            packet_payload: protocol.packet_payload(),
+            filler: filler(&shapes, point.size),
+        })
     }
 
     fn setup(&self, testbed: Option<&Testbed>, node: usize, point: &Point) -> Setup {
@@ -483,9 +502,12 @@ impl Run<'_> {
             devices: far.map_or_else(|| (0..links).map(device).collect(), |far| far.devices.clone()),
             socket_buffer_max: point.socket_buffer_max,
             send: self.plan.send,
-            both_ways: matches!(workload, Workload::PingPong | Workload::Incast),
+            both_ways: matches!(workload, Workload::PingPong | Workload::Lone | Workload::Incast),
             class: self.plan.failover.class,
-            prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
+            prompt: matches!(
+                workload,
+                Workload::Lone | Workload::Failover | Workload::OpenLoop | Workload::Incast
+            ),
             cut: false,
             flow: 0,
             member_ports: if let Load::Members(_, ports) = point.load { ports } else { 0 },
@@ -552,7 +574,8 @@ fn suits(
     if workload == Workload::Multicast && protocol.caster().is_none() {
         return Err("does not send to several nodes at once, which multicast is about".to_owned());
     }
-    if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
+    let waits = matches!(workload, Workload::Incast | Workload::Lone);
+    if (workload.checks_contents() || waits) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
     }
     if let Some(bytes) = point.socket_buffer_max {

@@ -78,6 +78,8 @@ fn defaults_follow_the_workload() {
     let plan = parse("stream").unwrap().plan().unwrap();
     assert_eq!((sizes(&plan), plan.repeat, rates(&plan)), (vec![131_072], 5, vec![vec![None]]));
     assert_eq!(sizes(&parse("pingpong").unwrap().plan().unwrap()), [64]);
+    let plan = planned("lone");
+    assert_eq!((rates(&plan), sizes(&plan)), (vec![vec![Some(1000); 2]], vec![65_536, 262_144, 1 << 20]));
     let plan = parse("failover").unwrap().plan().unwrap();
     assert_eq!((rates(&plan), sizes(&plan)), (vec![vec![Some(1000); 2]], vec![4096]));
     assert_eq!((plan.points[0].wait, plan.repeat, plan.failover.cuts), (WaitMode::Block, 1, 20));
@@ -128,6 +130,7 @@ fn nonsense_is_refused_in_one_line_that_names_it() {
     assert!(refused("failover --arrivals 1,2").contains("--arrivals"));
     assert!(refused("openloop --size 31").contains("--size 31"));
     assert!(refused("links --placement intra").contains("intra"));
+    assert!(refused("lone --rate 1000,0").contains("--rate 0: lone empties token buckets"));
     assert!(refused("share --pairs 33").contains("33"));
     assert!(refused("datagram --offer fast").contains("fast"));
     assert!(refused("stream --socket-buffer-max 3G").contains("2G"));
@@ -154,6 +157,7 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
         "stalled --vs a:b",
         "idle --size 64",
         "idle --send slice",
+        "lone --send slice",
     ] {
         let flag = line.split_whitespace().nth(1).unwrap();
         let said = refused(line);

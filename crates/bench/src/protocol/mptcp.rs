@@ -55,6 +55,11 @@ impl Protocol for Mptcp {
         self.about
     }
 
+    fn packet_payload(&self) -> usize {
+        // TCP's time stamps, and an option with two numbers of 8 bytes.
+        1_420
+    }
+
     fn congestion(&self) -> Option<&'static str> {
         self.options.congestion
     }

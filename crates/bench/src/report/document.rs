@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SCHEMA;
-use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
+use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::{Calibration, Pulses};
 use crate::host::{DeviceRow, Host};
@@ -110,6 +110,9 @@ pub(super) struct Row {
     /// Of `openloop`, from sending instead of from when a message was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) raw_latency_us: Option<Latency>,
+    /// Of `lone`: the least that the links allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ideal: Option<Ideal>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gaps>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -205,6 +208,7 @@ impl Row {
             latency_us: _,
             histogram_ns: _,
             raw_latency_us: _,
+            ideal: _,
             gaps: _,
             cuts: _,
             calm_lateness_us: _,

@@ -125,6 +125,20 @@ fn load_details(text: &mut String, row: &Row) {
             conditions(row)
         );
     }
+    if let Some(ideal) = &row.ideal {
+        let [base, least, ratio] =
+            [&ideal.base_us, &ideal.ideal_us, &ideal.to_ideal].map(|spread| short(spread.median));
+        let _ = writeln!(
+            text,
+            "{} {} {} B: the links allow {least} us, of which {base} us for any message: {ratio} times that; \
+             {} of {} messages found a bucket that was not empty",
+            row.protocol,
+            conditions(row),
+            row.size,
+            ideal.not_emptied,
+            ideal.messages
+        );
+    }
     if let Some(sharing) = &row.sharing {
         let [fair, least, most] =
             [&sharing.fairness, &sharing.least_mbps, &sharing.most_mbps].map(|spread| short(spread.median));

@@ -8,6 +8,7 @@ use crate::control::SideReport;
 use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::protocol::find;
+use crate::workload::LoneTimes;
 
 fn parsed(report: &Report) -> Value {
     let value: Value = serde_json::from_str(&report.json()).expect("a report is always valid JSON");
@@ -125,6 +126,33 @@ fn latency_comes_from_the_histograms_of_the_sender() {
     let max = row["latency_us"]["max"]["median"].as_f64().unwrap();
     assert!((p50 - 10.0).abs() < 0.02 && (max - 50.0).abs() < 0.1, "{p50} {max}");
     assert!(row.get("throughput_mbps").is_none() && row.get("cpu_s_per_gb").is_none());
+}
+
+#[test]
+fn a_lone_message_has_a_ratio_to_what_the_links_allow() {
+    let sample = |to_ideal: f64| {
+        let times =
+            LoneTimes { messages: 9, base_ns: 10_000.0, ideal_ns: 500_000.0, to_ideal, not_emptied: 1 };
+        let sender = SideReport { rtt_ns: vec![(600_000, 9)], lone: Some(times), ..SideReport::default() };
+        Sample { sender, ..Sample::default() }
+    };
+    let mut report = Report::new();
+    report.add(series("lone", "polyrail", [1.2, 1.1, 1.4].map(sample).to_vec()));
+    report.conclude(&[]);
+    let value = parsed(&report);
+    let (row, ratio) = (&value["results"][0], &value["ratios"][0]);
+    assert_eq!(
+        (&row["ideal"]["ideal_us"]["median"], &row["ideal"]["base_us"]["low"]),
+        (&500.0.into(), &10.0.into())
+    );
+    assert_eq!((&row["ideal"]["messages"], &row["ideal"]["not_emptied"]), (&27.into(), &3.into()));
+    let p50 = row["latency_us"]["p50"]["median"].as_f64().unwrap();
+    assert!((p50 - 600.0).abs() < 1.0, "{p50}");
+    assert_eq!((&ratio["median"], &ratio["pairs"]), (&1.2.into(), &3.into()));
+    assert!(ratio["name"].as_str().unwrap().starts_with("polyrail/ideal latency (lone inter 2 links"));
+    assert!(
+        report.table().contains("the links allow 500.0 us, of which 10.00 us for any message: 1.200 times")
+    );
 }
 
 #[test]

@@ -165,6 +165,7 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
         pace: None,
         flows: 1,
         beside: None,
+        lone: None,
         clock_offset_ns: 0,
     }
 }

@@ -75,6 +75,24 @@ pub fn what_goes_to_several_is_with_every_port_once_and_in_order() {
     }
 }
 
+pub fn a_lone_message_is_held_against_what_its_links_allow() {
+    let rows = rows("lone --protocol polyrail,tcp-cubic,mptcp,udp --rate 200:50 --size 64K --wait block");
+    let protocols: Vec<&str> = rows.iter().filter_map(|row| row["protocol"].as_str()).collect();
+    assert_eq!(protocols, ["polyrail", "tcp-cubic", "mptcp"], "a message that may be lost is not waited for");
+    for row in &rows {
+        let (ideal, base) = (median(row, "ideal.ideal_us"), median(row, "ideal.base_us"));
+        assert!(ideal >= base && base > 0.0 && median(row, "ideal.to_ideal") > 0.0, "{row:#}");
+        assert!(row["ideal"]["messages"].as_u64() > Some(0), "{row:#}");
+        // However long the machine was away: a quarter of a full bucket at most was left of 64 KiB.
+        let one_link = row["protocol"] == "tcp-cubic";
+        if row["ideal"]["not_emptied"] == 0 {
+            let mbit = if one_link { 200.0 } else { 250.0 };
+            let least = (65_536.0 - if one_link { 32_768.0 } else { 65_536.0 }) * 8.0 / mbit;
+            assert!(ideal - base >= least, "{row:#}");
+        }
+    }
+}
+
 pub fn messages_at_a_fixed_rate_are_timed_from_when_they_were_due() {
     let rows = rows("openloop --protocol polyrail,tcp-nodelay --arrivals 500,2000 --wait block");
     let rates: Vec<u64> = rows.iter().filter_map(|row| row["arrivals_per_s"].as_u64()).collect();
