@@ -16,6 +16,7 @@ use crate::calibrate::calibrate;
 use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::errand;
 use crate::failover;
+use crate::netns::{RELAY_WORD, relay};
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
@@ -29,8 +30,20 @@ pub const AGENT_COMMAND: &str = "bench-agent";
 /// How long one side waits for the other to appear; the receiver, for its process to be started too.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
-/// Plays one side of a measurement; gives the process's exit code. `args` are those after [`AGENT_COMMAND`]: none.
+/// Plays one side of a measurement, or the relay of a testbed; gives the process's exit code. `args` are those after
+/// [`AGENT_COMMAND`]: none for a side.
 pub fn agent_main(args: &[String]) -> i32 {
+    if let Some((first, links)) = args.split_first()
+        && first == RELAY_WORD
+    {
+        return match relay(links) {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("{error}");
+                1
+            }
+        };
+    }
     if !args.is_empty() || std::io::IsTerminal::is_terminal(&io::stdin()) {
         eprintln!("{AGENT_COMMAND} is started by `polyrail bench` and takes its orders from there");
         return 2;

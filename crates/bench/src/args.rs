@@ -89,6 +89,10 @@ pub struct BenchArgs {
     /// each link its own.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub loss: Vec<String>,
+    /// How long the links take each way in ms, separated by commas, each measured in turn; no longer than they do if not
+    /// given. `0:20` gives each link its own. By a relay, a process between two nodes: `--links 2 --rate 1000 --delay 1:20`.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub delay: Vec<String>,
     /// Send from the application's memory (slice, if not given), or compose messages in the protocol's where it offers
     /// that.
     #[arg(long, value_enum)]
@@ -229,9 +233,10 @@ impl BenchArgs {
         if workload.needs_links() && placements.contains(&Placement::Intra) {
             return Err(format!("{} is about links: --placement intra has none", workload.name()));
         }
-        if !inter && (self.links.is_some() || !self.rate.is_empty() || !self.loss.is_empty()) {
+        let shaped = [&self.rate, &self.loss, &self.delay].iter().any(|list| !list.is_empty());
+        if !inter && (self.links.is_some() || shaped) {
             return Err(format!(
-                "--placement {} has no links to shape: leave out --links, --rate and --loss",
+                "--placement {} has no links to shape: leave out --links, --rate, --loss and --delay",
                 placements[0]
             ));
         }
@@ -257,6 +262,7 @@ impl BenchArgs {
         let losses = if self.loss.is_empty() { &loss[..] } else { &self.loss };
         let loads = self.load.loads(workload);
         let nodes = loads.iter().map(|load| load.nodes()).max().unwrap_or(2);
+        let delays = values::delays(&self.delay, links, nodes)?;
         let mut testbeds = Vec::new();
         for rate in rates {
             for loss in losses {
@@ -267,12 +273,16 @@ impl BenchArgs {
                     ));
                 }
                 let least = if workload == Workload::Links { 1 } else { links };
-                testbeds.extend((least..=links).map(|links| Environment {
+                let of = |delays_ms: &Vec<f64>, links: usize| Environment {
                     placement: Placement::Inter,
                     rates: rates[..links].to_vec(),
                     losses: losses[..links].to_vec(),
+                    delays_ms: delays_ms.iter().take(links).copied().collect(),
                     nodes,
-                }));
+                };
+                for delays_ms in &delays {
+                    testbeds.extend((least..=links).map(|links| of(delays_ms, links)));
+                }
             }
         }
         Ok(testbeds)

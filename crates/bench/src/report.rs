@@ -20,7 +20,7 @@ use crate::host::{DeviceRow, Host};
 use crate::peers::Facts;
 use crate::process::core_count;
 use crate::protocol::Protocol;
-use crate::run::Sample;
+use crate::run::{RelayRow, Sample};
 use crate::stats::{Ratio, Spread, paired_ratio};
 use crate::wait::WaitMode;
 use crate::workload::{Histogram, ToolCost, Workload};
@@ -108,7 +108,7 @@ impl Case {
 
     /// The conditions without the protocol: what two rows must share to be compared.
     fn conditions(&self) -> String {
-        let Environment { placement, rates, losses, .. } = &self.environment;
+        let Environment { placement, rates, losses, delays_ms, .. } = &self.environment;
         let mbit: Vec<String> = rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
         let links = match placement {
             Placement::Intra | Placement::Host(_) => String::new(),
@@ -117,6 +117,8 @@ impl Case {
         let percents: Vec<String> = losses.iter().map(ToString::to_string).collect();
         let lossy = losses.iter().any(|&percent| percent > 0.0);
         let loss = if lossy { format!(" loss {} %", percents.join(":")) } else { String::new() };
+        let delays: Vec<String> = delays_ms.iter().map(ToString::to_string).collect();
+        let delay = if delays.is_empty() { String::new() } else { format!(" delay {} ms", delays.join(":")) };
         let buffer =
             self.point.socket_buffer_max.map_or(String::new(), |bytes| format!(" sockets {bytes} B"));
         let load = match self.point.load.name() {
@@ -124,7 +126,7 @@ impl Case {
             name => format!(" {name}"),
         };
         let (workload, placement, wait) = (self.workload.name(), placement.name(), self.point.wait.name());
-        format!("{workload} {placement}{links}{loss} {} B {wait}{buffer}{load}", self.point.size)
+        format!("{workload} {placement}{links}{loss}{delay} {} B {wait}{buffer}{load}", self.point.size)
     }
 
     fn wait(&self) -> WaitMode {
@@ -220,6 +222,7 @@ impl Series {
             links: environment.rates.len(),
             rate_mbit: environment.rates.clone(),
             loss_percent: environment.losses.clone(),
+            delay_ms: environment.delays_ms.clone(),
             size: case.point.size,
             wait: case.wait(),
             load: LoadRow::of(case.point.load),
@@ -504,6 +507,11 @@ impl Report {
 
     pub(crate) fn add_devices(&mut self, devices: impl IntoIterator<Item = DeviceRow>) {
         self.document.devices.extend(devices);
+    }
+
+    /// Records what the relay of a delayed link does.
+    pub(crate) fn add_relay(&mut self, row: RelayRow) {
+        self.document.relays.push(row);
     }
 
     pub(crate) fn add(&mut self, series: Series) {

@@ -8,6 +8,7 @@ mod live;
 mod pair;
 mod peer;
 mod phase;
+mod relay;
 mod side;
 
 use std::io::Write;
@@ -41,6 +42,7 @@ use journal::Journal;
 use keep::Csv;
 use live::Live;
 pub(crate) use pair::Sample;
+pub(crate) use relay::RelayRow;
 
 /// Core of the sending, asking side, and of the receiving, answering one.
 const SENDER_CORE: usize = 0;
@@ -247,8 +249,9 @@ impl Run<'_> {
                     continue;
                 }
             }
-            let testbed = testbed(environment).map_err(|error| error.to_string())?;
-            let measured = self.points(Some(&testbed), environment);
+            let mut testbed = testbed(environment).map_err(|error| error.to_string())?;
+            let looked = self.look_at_relay(&mut testbed);
+            let measured = looked.and_then(|()| self.points(Some(&testbed), environment));
             let removed = testbed.down().map_err(|error| error.to_string());
             measured.and(removed)?;
         }
@@ -481,6 +484,7 @@ impl Run<'_> {
         let shapes = all[..links].iter().map(shape).collect::<Option<Vec<Shape>>>()?;
         Some(LoneJob {
             sinks: (0..links).map(|link| testbed.address(RECEIVER_NODE, link)).collect(),
+            delays_us: all[..links].iter().map(|link| link.delay_us).collect(),
             packet_payload: protocol.packet_payload(),
             filler: filler(&shapes, point.size),
         })
@@ -525,9 +529,14 @@ fn testbed(environment: &Environment) -> Result<Testbed, NetnsError> {
     // With large segments passing whole, a "lost packet" would be 64 KiB. Every link is then like that: two that
     // differ in this would differ in more than their loss.
     let gso = environment.losses.iter().all(|&loss_percent| loss_percent == 0.0);
-    let link = |(&rate_mbit, &loss_percent)| LinkSpec { rate_mbit, loss_percent, gso, ..LinkSpec::default() };
+    let delays_ms = environment.delays_ms.iter().copied().chain(std::iter::repeat(0.0));
+    let link = |((&rate_mbit, &loss_percent), delay_ms): (_, f64)| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000 ms, checked")]
+        let delay_us = (delay_ms * 1_000.0).round() as u32;
+        LinkSpec { rate_mbit, loss_percent, delay_us, gso, ..LinkSpec::default() }
+    };
     let name = format!("bench-{}", std::process::id());
-    let links = environment.rates.iter().zip(&environment.losses).map(link).collect();
+    let links = environment.rates.iter().zip(&environment.losses).zip(delays_ms).map(link).collect();
     Testbed::create(Spec { nodes: environment.nodes, ..Spec::pair(name, links) })
 }
 

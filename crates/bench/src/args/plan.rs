@@ -37,6 +37,9 @@ pub(crate) struct Environment {
     pub(crate) rates: Vec<Option<u32>>,
     /// Random loss of each link in percent.
     pub(crate) losses: Vec<f64>,
+    /// How long each link takes each way, in ms; empty where nothing is delayed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) delays_ms: Vec<f64>,
     /// Nodes of the testbed.
     pub(crate) nodes: usize,
 }
@@ -44,12 +47,18 @@ pub(crate) struct Environment {
 impl Environment {
     /// Two processes of this node.
     pub(super) fn within_a_node() -> Self {
-        Self { placement: Placement::Intra, rates: vec![None], losses: vec![0.0], nodes: 1 }
+        Self { nodes: 1, ..Self::between_machines(Placement::Intra, 1) }
     }
 
     /// This machine and another one, with so many links between.
     pub(crate) fn between_machines(placement: Placement, links: usize) -> Self {
-        Self { placement, rates: vec![None; links], losses: vec![0.0; links], nodes: 2 }
+        Self {
+            placement,
+            rates: vec![None; links],
+            losses: vec![0.0; links],
+            delays_ms: Vec::new(),
+            nodes: 2,
+        }
     }
 }
 

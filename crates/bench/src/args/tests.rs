@@ -104,6 +104,19 @@ fn loss_is_of_every_link_or_of_each_its_own() {
 }
 
 #[test]
+fn delay_is_of_every_link_or_of_each_its_own_and_none_is_no_delay() {
+    let plan = planned("stream --links 2 --delay 0,1.5,0:20");
+    let delays: Vec<&[f64]> = plan.environments.iter().map(|place| &place.delays_ms[..]).collect();
+    assert_eq!(delays, [&[][..], &[1.5, 1.5], &[0.0, 20.0]]);
+    assert_eq!(planned("links --links 2 --delay 1:2").environments[0].delays_ms, [1.0]);
+    assert!(refused("stream --delay 1:2").contains("2 values for 1 links"));
+    assert!(refused("stream --delay=-1").contains("`-1`"));
+    assert!(refused("stream --delay 2000").contains("2000"));
+    assert!(refused("incast --senders 3 --delay 1").contains("here are 4"));
+    assert!(refused("pingpong --placement intra --delay 1").contains("--delay"));
+}
+
+#[test]
 fn nonsense_is_refused_in_one_line_that_names_it() {
     assert!(refused("stream --size 7").contains("--size 7"));
     assert!(refused("stream --size 99999999999").contains("--size"));

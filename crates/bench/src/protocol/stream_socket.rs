@@ -149,7 +149,29 @@ impl Listener for StreamListener {
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         let expects = |from: &SockAddr| from.as_socket().is_none_or(|from| self.setup.expects(from.ip()));
-        connected(accept(&self.socket, timeout, expects)?, self.options, &self.setup)
+        let pipe = connected(accept(&self.socket, timeout, expects)?, self.options, &self.setup)?;
+        Ok(Box::new(Accepted { pipe, _listening: self.socket }))
+    }
+}
+
+/// A pipe that was accepted, and the socket that listens: a subflow that joins later, over a link that takes longer or after
+/// one that was cut, is refused where nobody listens any more.
+struct Accepted {
+    pipe: Box<dyn Pipe>,
+    _listening: Socket,
+}
+
+impl Pipe for Accepted {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        self.pipe.send(message)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.pipe.flush()
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        self.pipe.recv(sink)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::{Calibration, Pulses};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
-use crate::run::Sample;
+use crate::run::{RelayRow, Sample};
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
 use crate::workload::{ToolCost, Workload};
@@ -21,6 +21,9 @@ pub(super) struct Document {
     /// Devices that were measured over, for each environment.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<DeviceRow>,
+    /// Delayed links, in the order of the environments.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub(super) relays: Vec<RelayRow>,
     /// The receiver's machine, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_host: Option<Host>,
@@ -44,6 +47,7 @@ impl Document {
             schema: SCHEMA.to_owned(),
             host: Host::here(),
             devices: Vec::new(),
+            relays: Vec::new(),
             peer_host: None,
             plan: None,
             results: Vec::new(),
@@ -81,6 +85,9 @@ pub(super) struct Row {
     pub(super) rate_mbit: Vec<Option<u32>>,
     /// Per link.
     pub(super) loss_percent: Vec<f64>,
+    /// Per link, each way; empty where nothing is delayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) delay_ms: Vec<f64>,
     pub(super) size: usize,
     pub(super) wait: WaitMode,
     #[serde(flatten)]
@@ -159,13 +166,14 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 19] = [
+pub(super) const CONDITIONS: [&str; 20] = [
     "workload",
     "protocol",
     "placement",
     "links",
     "rate_mbit",
     "loss_percent",
+    "delay_ms",
     "size",
     "wait",
     "offer",
@@ -194,6 +202,7 @@ impl Row {
             links,
             rate_mbit,
             loss_percent,
+            delay_ms,
             size,
             wait,
             load,
@@ -239,6 +248,7 @@ impl Row {
             json!(links),
             json!(rate_mbit),
             json!(loss_percent),
+            if delay_ms.is_empty() { Value::Null } else { json!(delay_ms) },
             json!(size),
             json!(wait),
         ];

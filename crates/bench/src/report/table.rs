@@ -6,6 +6,7 @@ use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
 use crate::host::{DeviceRow, Host};
+use crate::run::RelayRow;
 use crate::stats::{Ratio, Spread};
 use crate::workload::Workload;
 
@@ -19,6 +20,7 @@ pub(super) fn render(document: &Document) -> String {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
     }
     devices(&mut text, &document.devices);
+    relays(&mut text, &document.relays);
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
@@ -70,6 +72,21 @@ fn devices(text: &mut String, rows: &[DeviceRow]) {
     }
     for (summary, names) in told {
         let _ = writeln!(text, "{}: {summary}", names.join(", "));
+    }
+}
+
+/// What the relay of delayed links really does.
+fn relays(text: &mut String, rows: &[RelayRow]) {
+    for row in rows {
+        let limit = if row.is_limit() { ": less than the link's rate, so it is the limit" } else { "" };
+        let _ = writeln!(
+            text,
+            "{}: delayed by {} ms each way by a relay: 64 bytes take {} ms there and back, and it carries {} Mbit/s{limit}",
+            row.link,
+            row.delay_ms,
+            short(row.round_trip_ms),
+            short(row.carries_mbps)
+        );
     }
 }
 
@@ -269,12 +286,14 @@ pub(super) fn conditions(row: &Row) -> String {
     let lossy = row.loss_percent.iter().any(|&percent| percent > 0.0);
     let losses: Vec<String> = row.loss_percent.iter().map(ToString::to_string).collect();
     let loss = if lossy { format!(" loss {}%", losses.join("+")) } else { String::new() };
+    let delays: Vec<String> = row.delay_ms.iter().map(ToString::to_string).collect();
+    let delay = if delays.is_empty() { String::new() } else { format!(" delay {} ms", delays.join("+")) };
     let class = match row.class {
         Some(FlowClass::Urgent) => " urgent",
         Some(FlowClass::Bulk) => " bulk",
         Some(FlowClass::Normal) | None => "",
     };
-    format!("{placement} {}{loss}{class} {wait}", rates.join("+"))
+    format!("{placement} {}{loss}{delay}{class} {wait}", rates.join("+"))
 }
 
 /// Four significant digits are as many as any figure here deserves.

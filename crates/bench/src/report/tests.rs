@@ -8,6 +8,7 @@ use crate::control::SideReport;
 use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::protocol::find;
+use crate::run::RelayRow;
 use crate::workload::LoneTimes;
 
 fn parsed(report: &Report) -> Value {
@@ -126,6 +127,27 @@ fn latency_comes_from_the_histograms_of_the_sender() {
     let max = row["latency_us"]["max"]["median"].as_f64().unwrap();
     assert!((p50 - 10.0).abs() < 0.02 && (max - 50.0).abs() < 0.1, "{p50} {max}");
     assert!(row.get("throughput_mbps").is_none() && row.get("cpu_s_per_gb").is_none());
+}
+
+#[test]
+fn a_delayed_link_is_a_condition_and_its_relay_is_told_of() {
+    let mut report = Report::new();
+    let (delayed, plain) = ("stream --links 2 --rate 1000 --delay 0:20", "stream --links 2 --rate 1000");
+    report.add(series(delayed, "polyrail", vec![stream_sample(900)]));
+    report.add(series(plain, "tcp-cubic", vec![stream_sample(900)]));
+    let (link, rate_mbit) = ("l1".to_owned(), Some(1_000));
+    report.add_relay(RelayRow { link, delay_ms: 20.0, round_trip_ms: 40.3, carries_mbps: 700.0, rate_mbit });
+    report.conclude(&[]);
+    let value = parsed(&report);
+    assert_eq!(value["results"][0]["delay_ms"], serde_json::json!([0.0, 20.0]));
+    assert!(value["results"][1].get("delay_ms").is_none());
+    assert_eq!(value["ratios"].as_array().unwrap().len(), 0, "other delays are not compared");
+    assert_eq!(value["relays"][0]["carries_mbps"], 700.0);
+    let table = report.table();
+    assert!(
+        table.contains("inter 1000+1000 delay 0+20 ms spin") && table.contains("it is the limit"),
+        "{table}"
+    );
 }
 
 #[test]

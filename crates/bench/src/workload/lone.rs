@@ -25,10 +25,20 @@ use crate::protocol::Pipe;
 pub struct LoneJob {
     /// The receiver's addresses on the links that the protocol uses, from the first.
     pub sinks: Vec<IpAddr>,
+    /// How long these links are delayed, in us.
+    pub delays_us: Vec<u32>,
     /// Payload of a full packet of the protocol, in bytes.
     pub packet_payload: usize,
     /// Messages of filler before each timed one.
     pub filler: u64,
+}
+
+impl LoneJob {
+    /// How much later than by the nearest link all arrives by each.
+    fn behind_ns(&self) -> impl Iterator<Item = f64> {
+        let least_us = self.delays_us.iter().copied().min().unwrap_or(0);
+        self.delays_us.iter().map(move |delay_us| f64::from(delay_us - least_us) * 1e3)
+    }
 }
 
 /// How lone messages stand to the least time that their links allow.
@@ -80,7 +90,10 @@ fn send_past(
         asker.answer()?;
         drain.empty(&mut buckets)?;
         let asked_ns = machine_ns();
-        let lanes = buckets.lanes(asked_ns);
+        let mut lanes = buckets.lanes(asked_ns);
+        for (lane, behind_ns) in lanes.iter_mut().zip(lone.behind_ns()) {
+            lane.behind_ns = behind_ns;
+        }
         asker.send()?;
         let [arrived_ns, answered_ns] = asker.answer()?;
         let small_ns = machine_ns().saturating_sub(answered_ns);
@@ -242,7 +255,7 @@ mod tests {
 
     #[test]
     fn each_timed_message_comes_behind_filler_and_what_was_left_in_the_buckets_is_told() {
-        let lone = LoneJob { sinks: Vec::new(), packet_payload: 1_432, filler: 3 };
+        let lone = LoneJob { sinks: Vec::new(), delays_us: Vec::new(), packet_payload: 1_432, filler: 3 };
         let job = Job { lone: Some(lone), duration_ns: 2_000_000, ..job_for_tests(setup_for_tests(64)) };
         let mut mirror = Mirror { filler: 3, answers: Vec::new(), received: Vec::new() };
         // Nothing ever leaves this bucket, so that it is full before every message.
@@ -257,6 +270,12 @@ mod tests {
         assert_eq!(times.not_emptied, times.messages);
         assert_eq!(report.sent % 4, 0, "three of filler and the one that is timed");
         assert_eq!(mirror.received, (0..report.sent).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_link_is_behind_by_how_much_more_it_is_delayed() {
+        let lone = LoneJob { sinks: Vec::new(), delays_us: vec![3, 1, 1], packet_payload: 1, filler: 1 };
+        assert_eq!(lone.behind_ns().collect::<Vec<_>>(), [2_000.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -93,6 +93,26 @@ pub fn a_lone_message_is_held_against_what_its_links_allow() {
     }
 }
 
+pub fn what_a_relay_does_is_told_beside_what_goes_over_it() {
+    let line = "pingpong --protocol polyrail,tcp-nodelay --rate 200 --delay 4 --wait block";
+    let document = bench(&format!("{line} --duration 0.2 --warmup 0.05 --repeat 1"));
+    let relay = &document["relays"][0];
+    assert_eq!((&relay["link"], &relay["delay_ms"]), (&"l0".into(), &4.0.into()));
+    assert!(relay["round_trip_ms"].as_f64() >= Some(8.0) && relay["carries_mbps"].as_f64() > Some(0.0));
+    for row in document["results"].as_array().expect("results") {
+        assert_eq!(row["delay_ms"], serde_json::json!([4.0]));
+        // By buckets of three digits.
+        assert!(median(row, "latency_us.p50") >= 7_990.0, "{row:#}");
+    }
+    // Both subflows join, though the second asks when the first has long been accepted.
+    let line = "stream --protocol mptcp --links 2 --rate 20 --delay 4 --wait block --repeat 1";
+    let both = |_| {
+        median(&bench(&format!("{line} --duration 1 --warmup 1"))["results"][0], "throughput_mbps") > 22.0
+    };
+    // One that was refused never joins; a machine that is away for half of a window may hide one that did.
+    assert!((0..5).any(both), "one link of 20 Mbit/s was all");
+}
+
 pub fn messages_at_a_fixed_rate_are_timed_from_when_they_were_due() {
     let rows = rows("openloop --protocol polyrail,tcp-nodelay --arrivals 500,2000 --wait block");
     let rates: Vec<u64> = rows.iter().filter_map(|row| row["arrivals_per_s"].as_u64()).collect();
