@@ -20,8 +20,8 @@ use crate::netns::{RELAY_WORD, relay};
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
-    NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_incast, play_parallel,
-    tool_cost,
+    NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_beside, play_incast,
+    play_parallel, tool_cost,
 };
 
 /// The hidden sub-command under which the program must call [`agent_main`].
@@ -115,6 +115,10 @@ fn measure(
                 return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
             }
             (Workload::Incast, pipes) => play_incast(job, pipes, around),
+            (Workload::PingPong, [small, bulk]) => {
+                let pipes: [&mut dyn Pipe; 2] = [small.as_mut(), bulk.as_mut()];
+                play_beside(job, pipes, protocol.reliable(), &heard.drain, around)
+            }
             (_, [pipe]) => play(job, pipe.as_mut(), protocol.reliable(), around),
             (_, pipes) => play_parallel(job, pipes, protocol.reliable(), &heard.drain, around),
         },
@@ -222,7 +226,7 @@ impl Opening<'_> {
             (Workload::Incast | Workload::Lone, Role::Sender) => {
                 vec![Setup { size: QUESTION_BYTES, ..setup.clone() }]
             }
-            (Workload::Failover, _) => {
+            _ if job.beside.is_some() => {
                 let bulk = job.beside.as_ref().map(|beside| &beside.bulk);
                 [setup].into_iter().chain(bulk).cloned().collect()
             }

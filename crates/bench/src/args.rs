@@ -22,7 +22,7 @@ pub use failover::{FailoverArgs, FlowClass};
 pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
-pub use load::{FlowDirection, LoadArgs};
+pub use load::{BesideKind, FlowDirection, LoadArgs};
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -195,7 +195,9 @@ impl BenchArgs {
 
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
-        use Workload::{Datagram, Failover, Idle, Incast, Lone, Multicast, OpenLoop, Share, Stalled, Stream};
+        use Workload::{
+            Datagram, Failover, Idle, Incast, Lone, Multicast, OpenLoop, PingPong, Share, Stalled, Stream,
+        };
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
@@ -210,7 +212,8 @@ impl BenchArgs {
             ("--kind", !cuts.kind.is_empty(), asked == Failover),
             ("--outage", cuts.outage.is_some(), asked == Failover),
             ("--pause", cuts.pause.is_some(), asked == Failover),
-            ("--class", cuts.class.is_some(), asked == Failover),
+            ("--class", cuts.class.is_some(), asked == Failover || load.beside.is_some()),
+            ("--beside", load.beside.is_some(), asked == PingPong),
             ("--arrivals", !load.arrivals.is_empty(), matches!(asked, Failover | OpenLoop)),
             ("--offer", !load.offer.is_empty(), asked == Datagram),
             ("--streams", !load.streams.is_empty(), asked == Stream),

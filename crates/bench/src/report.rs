@@ -71,8 +71,9 @@ impl Case {
             congestion: protocol.congestion(),
             environment: environment.clone(),
             point: point.clone(),
-            class: (plan.workload == Workload::Failover && protocol.has_classes())
-                .then_some(plan.failover.class),
+            class: ((plan.workload == Workload::Failover || point.load == Load::BesideBulk)
+                && protocol.has_classes())
+            .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
             tool: None,
         }
@@ -190,6 +191,15 @@ impl Series {
         }
     }
 
+    /// Whether bytes for a time are a figure of it.
+    fn moves_bytes(&self) -> bool {
+        let workload = self.case.workload;
+        workload.is_one_way()
+            || workload.checks_contents()
+            || workload == Workload::Incast
+            || self.case.point.load == Load::BesideBulk
+    }
+
     fn figure_name(&self) -> &'static str {
         match self.case.workload {
             Workload::Rate => "rate",
@@ -209,7 +219,7 @@ impl Series {
             Spread::over(self.samples.iter().map(|(_, sample, _)| value(sample)))
         };
         let one_way = case.workload.is_one_way();
-        let moves_bytes = one_way || case.workload.checks_contents() || case.workload == Workload::Incast;
+        let moves_bytes = self.moves_bytes();
         let environment = &case.environment;
         let shows_offer = one_way && (!case.reliable || case.workload == Workload::Datagram);
         let samples = || self.samples.iter().map(|(_, sample, _)| sample);
@@ -368,7 +378,10 @@ impl Series {
 
     /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
     fn checked(&self, sample: &Sample) -> CheckCounts {
-        if self.case.workload.times_answers() { sample.sender.counts } else { received(sample) }
+        if !self.case.workload.times_answers() {
+            return received(sample);
+        }
+        sample.sender.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
     }
 
     fn latency(&self, times: impl Fn(&Sample) -> Histogram) -> Option<Latency> {

@@ -439,8 +439,16 @@ impl Run<'_> {
             Role::Receiver => RECEIVER_CORE,
         };
         let setup = Setup { flow, ..self.setup(testbed, node, point) };
-        let beside = (plan.workload == Workload::Failover).then(|| Beside {
-            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, flow: 1, cut: true, ..setup.clone() },
+        let cuts = plan.workload == Workload::Failover;
+        let beside = (cuts || point.load == Load::BesideBulk).then(|| Beside {
+            bulk: Setup {
+                size: BULK_BYTES,
+                class: FlowClass::Bulk,
+                flow: 1,
+                cut: cuts,
+                both_ways: false,
+                ..setup.clone()
+            },
             arrivals_per_s: plan.failover.arrivals_per_s,
             cores: (0..core_count()).collect(),
         });
@@ -462,6 +470,7 @@ impl Run<'_> {
             },
             flows: match point.load {
                 Load::Streams(count) | Load::Senders(count) => count,
+                Load::BesideBulk => 2,
                 Load::Members(count, _) if role == Role::Sender => count,
                 Load::Members(_, ports) => ports,
                 _ => 1,
@@ -586,6 +595,12 @@ fn suits(
     let waits = matches!(workload, Workload::Incast | Workload::Lone);
     if (workload.checks_contents() || waits) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
+    }
+    if point.load == Load::BesideBulk {
+        if !protocol.reliable() {
+            return Err("promises no delivery: its bulk would be as much as is offered".to_owned());
+        }
+        protocol.supports(Workload::Failover, BULK_BYTES)?;
     }
     if let Some(bytes) = point.socket_buffer_max {
         protocol.supports_buffers(size, bytes)?;

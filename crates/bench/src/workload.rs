@@ -1,5 +1,6 @@
 //! What is done over a protocol while it is measured: the two sides of each workload.
 
+mod beside;
 mod histogram;
 mod idle;
 mod incast;
@@ -24,6 +25,7 @@ use crate::process::cpu_time_ns;
 use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
+pub(crate) use beside::play_beside;
 pub(crate) use histogram::Histogram;
 pub(crate) use incast::QUESTION_BYTES;
 pub use lone::{LoneJob, LoneTimes};

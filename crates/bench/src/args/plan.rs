@@ -89,6 +89,8 @@ pub(crate) enum Load {
     Pairs(u32, FlowDirection),
     /// So many senders, each on a node of its own, towards one receiver.
     Senders(u32),
+    /// One pair, and bulk between the same processes.
+    BesideBulk,
     /// One sender towards so many nodes, with so many ports each.
     Members(u32, u32),
 }
@@ -98,6 +100,7 @@ impl Load {
     pub(crate) fn threads(self) -> u32 {
         match self {
             Self::Full | Self::Offered(_) | Self::Arrivals(_) => 2,
+            Self::BesideBulk => 4,
             Self::Streams(count) | Self::Pairs(count, _) => 2 * count,
             Self::Senders(count) => 1 + count,
             Self::Members(count, ports) => 1 + count * ports,
@@ -120,6 +123,7 @@ impl Load {
             Self::Offered(mbit) => format!("offered {mbit} Mbit/s"),
             Self::Arrivals(rate) => format!("{rate} /s"),
             Self::Streams(count) => format!("{count} streams"),
+            Self::BesideBulk => "beside bulk".to_owned(),
             Self::Pairs(1, _) => "1 pair".to_owned(),
             Self::Pairs(count, direction) => format!("{count} pairs {}", direction.name()),
             Self::Senders(count) => format!("{count} senders"),

@@ -58,6 +58,8 @@ fn every_wait_buffer_and_load_is_a_point_of_its_own() {
     let ports = loads("multicast --members 2,4 --member-ports 1,3 --size 1K");
     assert_eq!(ports, [(2, 1), (2, 3), (4, 1), (4, 3)].map(|(members, ports)| Load::Members(members, ports)));
     assert_eq!(planned("multicast").environments[0].nodes, 9);
+    assert_eq!(loads("pingpong --beside bulk --class urgent"), [Load::BesideBulk]);
+    assert_eq!(planned("pingpong --beside bulk").points[0].wait, WaitMode::Block, "four threads");
     assert_eq!(loads("openloop --arrivals 7,8"), [Load::Arrivals(7), Load::Arrivals(8)]);
 }
 
@@ -171,6 +173,8 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
         "idle --size 64",
         "idle --send slice",
         "lone --send slice",
+        "stream --beside bulk",
+        "pingpong --class urgent",
     ] {
         let flag = line.split_whitespace().nth(1).unwrap();
         let said = refused(line);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
-use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
+use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::{Calibration, Pulses};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
@@ -166,7 +166,7 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 20] = [
+pub(super) const CONDITIONS: [&str; 21] = [
     "workload",
     "protocol",
     "placement",
@@ -184,6 +184,7 @@ pub(super) const CONDITIONS: [&str; 20] = [
     "senders",
     "members",
     "member_ports",
+    "beside",
     "class",
     "send",
     "socket_buffer_max",
@@ -285,6 +286,9 @@ pub(super) struct LoadRow {
     /// Ports of each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) member_ports: Option<u32>,
+    /// What went beside the questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<BesideKind>,
 }
 
 impl LoadRow {
@@ -298,13 +302,15 @@ impl LoadRow {
             Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
             Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
             Load::Senders(count) => Self { senders: Some(count), ..none },
+            Load::BesideBulk => Self { beside: Some(BesideKind::Bulk), ..none },
             Load::Members(count, ports) => Self { members: Some(count), member_ports: Some(ports), ..none },
         }
     }
 
     /// Its part of [`CONDITIONS`].
-    fn conditions(&self) -> [Value; 8] {
-        let Self { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports } = self;
+    fn conditions(&self) -> [Value; 9] {
+        let Self { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports, beside } =
+            self;
         [
             json!(offer),
             json!(arrivals_per_s),
@@ -314,6 +320,7 @@ impl LoadRow {
             json!(senders),
             json!(members),
             json!(member_ports),
+            json!(beside),
         ]
     }
 
@@ -337,7 +344,8 @@ impl LoadRow {
                 if self.member_ports == Some(1) { "port" } else { "ports" },
             ),
         ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        let beside = self.beside.map(|BesideKind::Bulk| "beside bulk".to_owned());
+        parts.into_iter().chain([beside]).flatten().collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -232,7 +232,11 @@ const HEADING: [&str; 9] = [
 
 fn cells(row: &Row) -> Vec<String> {
     let (figure, unit) = match (&row.latency_us, &row.idle, row.workload) {
-        (Some(latency), _, _) => (Some(&latency.p50), format!("us p50, p99 {}", short(latency.p99.median))),
+        (Some(latency), _, _) => {
+            let bulk = row.throughput_mbps.as_ref().filter(|_| row.load.beside.is_some());
+            let bulk = bulk.map_or(String::new(), |bulk| format!(", bulk {} Mbit/s", short(bulk.median)));
+            (Some(&latency.p50), format!("us p50, p99 {}{bulk}", short(latency.p99.median)))
+        }
         (_, Some(idle), _) => (Some(&idle.cpu_percent.sender), "% CPU".to_owned()),
         (_, _, Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),
         (_, _, Workload::Multicast) => {

@@ -130,6 +130,28 @@ fn latency_comes_from_the_histograms_of_the_sender() {
 }
 
 #[test]
+fn questions_beside_bulk_tell_their_times_and_its_rate_in_one_row() {
+    let sender = SideReport {
+        window_ns: 1_000_000_000,
+        messages: 100,
+        rtt_ns: vec![(300_000, 99), (900_000, 1)],
+        ..SideReport::default()
+    };
+    let lost = CheckCounts { lost: 2, ..CheckCounts::default() };
+    let mut receiver = stream_sample(940).receiver;
+    receiver.bulk_counts = Some(lost);
+    let mut report = Report::new();
+    let line = "pingpong --beside bulk --class urgent --rate 1000";
+    report.add(series(line, "polyrail", vec![Sample { sender, receiver, ..Sample::default() }]));
+    let row = &parsed(&report)["results"][0];
+    assert_eq!((&row["beside"], &row["class"], &row["lost"]), (&"bulk".into(), &"urgent".into(), &2.into()));
+    assert_eq!(row["throughput_mbps"]["median"], 940.0);
+    let table = report.table();
+    assert!(table.contains("us p50, p99 300.0, bulk 940.0 Mbit/s"), "{table}");
+    assert!(table.contains("inter 1000 urgent block beside bulk"), "{table}");
+}
+
+#[test]
 fn a_delayed_link_is_a_condition_and_its_relay_is_told_of() {
     let mut report = Report::new();
     let (delayed, plain) = ("stream --links 2 --rate 1000 --delay 0:20", "stream --links 2 --rate 1000");

@@ -33,7 +33,7 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 28] = tests![
+const TESTS: [Test; 29] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
@@ -48,6 +48,7 @@ const TESTS: [Test; 28] = tests![
     loads::senders_answer_one_receiver_together,
     loads::what_goes_to_several_is_with_every_port_once_and_in_order,
     loads::a_lone_message_is_held_against_what_its_links_allow,
+    loads::questions_are_answered_beside_bulk,
     loads::messages_at_a_fixed_rate_are_timed_from_when_they_were_due,
     loads::what_is_offered_and_what_is_received_are_two_figures,
     loads::streams_go_side_by_side_and_buffers_are_set,
