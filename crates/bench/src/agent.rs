@@ -16,11 +16,12 @@ use crate::calibrate::calibrate;
 use crate::control::{Address, Event, Job, Order, Role, Setup, SideReport, Task};
 use crate::errand;
 use crate::failover;
+use crate::netns::{RELAY_WORD, relay};
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
-    NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_incast, play_parallel,
-    tool_cost,
+    NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_beside, play_incast,
+    play_parallel, tool_cost,
 };
 
 /// The hidden sub-command under which the program must call [`agent_main`].
@@ -29,8 +30,20 @@ pub const AGENT_COMMAND: &str = "bench-agent";
 /// How long one side waits for the other to appear; the receiver, for its process to be started too.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
-/// Plays one side of a measurement; gives the process's exit code. `args` are those after [`AGENT_COMMAND`]: none.
+/// Plays one side of a measurement, or the relay of a testbed; gives the process's exit code. `args` are those after
+/// [`AGENT_COMMAND`]: none for a side.
 pub fn agent_main(args: &[String]) -> i32 {
+    if let Some((first, links)) = args.split_first()
+        && first == RELAY_WORD
+    {
+        return match relay(links) {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("{error}");
+                1
+            }
+        };
+    }
     if !args.is_empty() || std::io::IsTerminal::is_terminal(&io::stdin()) {
         eprintln!("{AGENT_COMMAND} is started by `polyrail bench` and takes its orders from there");
         return 2;
@@ -102,6 +115,10 @@ fn measure(
                 return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
             }
             (Workload::Incast, pipes) => play_incast(job, pipes, around),
+            (Workload::PingPong, [small, bulk]) => {
+                let pipes: [&mut dyn Pipe; 2] = [small.as_mut(), bulk.as_mut()];
+                play_beside(job, pipes, protocol.reliable(), &heard.drain, around)
+            }
             (_, [pipe]) => play(job, pipe.as_mut(), protocol.reliable(), around),
             (_, pipes) => play_parallel(job, pipes, protocol.reliable(), &heard.drain, around),
         },
@@ -205,9 +222,11 @@ impl Opening<'_> {
     fn setups(&self) -> Vec<Setup> {
         let (job, setup) = (self.job, &self.job.setup);
         match (job.workload, job.role) {
-            // What it takes are questions.
-            (Workload::Incast, Role::Sender) => vec![Setup { size: QUESTION_BYTES, ..setup.clone() }],
-            (Workload::Failover, _) => {
+            // What it takes are questions, or answers of that size.
+            (Workload::Incast | Workload::Lone, Role::Sender) => {
+                vec![Setup { size: QUESTION_BYTES, ..setup.clone() }]
+            }
+            _ if job.beside.is_some() => {
                 let bulk = job.beside.as_ref().map(|beside| &beside.bulk);
                 [setup].into_iter().chain(bulk).cloned().collect()
             }

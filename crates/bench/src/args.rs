@@ -22,7 +22,7 @@ pub use failover::{FailoverArgs, FlowClass};
 pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
-pub use load::{FlowDirection, LoadArgs};
+pub use load::{BesideKind, FlowDirection, LoadArgs};
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -45,11 +45,11 @@ pub struct BenchArgs {
     /// turn.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
-    /// Number of links between the two nodes; 2 for failover and idle, else 1. links: the most, 4; fewer are measured before.
+    /// Number of links between the two nodes; 2 for lone, failover and idle, else 1. links: the most, 4; fewer are measured before.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub links: Option<u8>,
     /// Rates of the links in Mbit/s, separated by commas, each measured in turn; 0: unthrottled. `1000:250` gives
-    /// each link its own. 1000 for failover, idle, share, links and incast, else 0.
+    /// each link its own. 1000 for lone, failover, idle, share, links and incast, else 0.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub rate: Vec<String>,
     /// Message sizes in bytes, separated by commas, each measured in turn: numbers (K, M for powers of 1024), `64..64K` for
@@ -60,7 +60,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     pub around: Option<u16>,
     /// How the measuring threads wait, separated by commas, each measured in turn; spin where two threads measure in
-    /// stream, pingpong, rate, transact, datagram and openloop, else block.
+    /// stream, pingpong, lone, rate, transact, datagram and openloop, else block.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub wait: Vec<WaitMode>,
     /// Length of each measured window, in seconds; 10 for idle, else 1. stalled: how long the receiver stays away once
@@ -89,6 +89,10 @@ pub struct BenchArgs {
     /// each link its own.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub loss: Vec<String>,
+    /// How long the links take each way in ms, separated by commas, each measured in turn; no longer than they do if not
+    /// given. `0:20` gives each link its own. By a relay, a process between two nodes: `--links 2 --rate 1000 --delay 1:20`.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub delay: Vec<String>,
     /// Send from the application's memory (slice, if not given), or compose messages in the protocol's where it offers
     /// that.
     #[arg(long, value_enum)]
@@ -191,12 +195,14 @@ impl BenchArgs {
 
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
-        use Workload::{Datagram, Failover, Idle, Incast, Multicast, OpenLoop, Share, Stalled, Stream};
+        use Workload::{
+            Datagram, Failover, Idle, Incast, Lone, Multicast, OpenLoop, PingPong, Share, Stalled, Stream,
+        };
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
-            ("--send", self.send.is_some(), asked != Idle),
+            ("--send", self.send.is_some(), !matches!(asked, Idle | Lone)),
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),
@@ -206,7 +212,8 @@ impl BenchArgs {
             ("--kind", !cuts.kind.is_empty(), asked == Failover),
             ("--outage", cuts.outage.is_some(), asked == Failover),
             ("--pause", cuts.pause.is_some(), asked == Failover),
-            ("--class", cuts.class.is_some(), asked == Failover),
+            ("--class", cuts.class.is_some(), asked == Failover || load.beside.is_some()),
+            ("--beside", load.beside.is_some(), asked == PingPong),
             ("--arrivals", !load.arrivals.is_empty(), matches!(asked, Failover | OpenLoop)),
             ("--offer", !load.offer.is_empty(), asked == Datagram),
             ("--streams", !load.streams.is_empty(), asked == Stream),
@@ -229,9 +236,10 @@ impl BenchArgs {
         if workload.needs_links() && placements.contains(&Placement::Intra) {
             return Err(format!("{} is about links: --placement intra has none", workload.name()));
         }
-        if !inter && (self.links.is_some() || !self.rate.is_empty() || !self.loss.is_empty()) {
+        let shaped = [&self.rate, &self.loss, &self.delay].iter().any(|list| !list.is_empty());
+        if !inter && (self.links.is_some() || shaped) {
             return Err(format!(
-                "--placement {} has no links to shape: leave out --links, --rate and --loss",
+                "--placement {} has no links to shape: leave out --links, --rate, --loss and --delay",
                 placements[0]
             ));
         }
@@ -257,17 +265,27 @@ impl BenchArgs {
         let losses = if self.loss.is_empty() { &loss[..] } else { &self.loss };
         let loads = self.load.loads(workload);
         let nodes = loads.iter().map(|load| load.nodes()).max().unwrap_or(2);
+        let delays = values::delays(&self.delay, links, nodes)?;
         let mut testbeds = Vec::new();
         for rate in rates {
             for loss in losses {
                 let (rates, losses) = (values::rates(rate, links)?, values::losses(loss, links)?);
+                if workload == Workload::Lone && rates.contains(&None) {
+                    return Err(format!(
+                        "--rate {rate}: lone empties token buckets, so each link needs a rate"
+                    ));
+                }
                 let least = if workload == Workload::Links { 1 } else { links };
-                testbeds.extend((least..=links).map(|links| Environment {
+                let of = |delays_ms: &Vec<f64>, links: usize| Environment {
                     placement: Placement::Inter,
                     rates: rates[..links].to_vec(),
                     losses: losses[..links].to_vec(),
+                    delays_ms: delays_ms.iter().take(links).copied().collect(),
                     nodes,
-                }));
+                };
+                for delays_ms in &delays {
+                    testbeds.extend((least..=links).map(|links| of(delays_ms, links)));
+                }
             }
         }
         Ok(testbeds)

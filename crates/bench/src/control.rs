@@ -15,7 +15,7 @@ use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::pace::Pace;
 use crate::wait::WaitMode;
-use crate::workload::{ToolCost, Workload};
+use crate::workload::{LoneJob, LoneTimes, ToolCost, Workload};
 
 /// Which side a measured process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub struct Job {
     /// The flow that goes beside the one of `setup`, and how often that one has a message.
     #[serde(default)]
     pub beside: Option<Beside>,
+    /// What a lone message comes behind, and what it goes by.
+    #[serde(default)]
+    pub lone: Option<LoneJob>,
     /// How much this machine's monotonic clock is ahead of the sender's, in ns; 0 where both are one machine.
     #[serde(default)]
     pub clock_offset_ns: i64,
@@ -115,6 +118,9 @@ pub struct Setup {
     /// Whether each message is to leave at once, because its lateness counts: TCP_NODELAY.
     #[serde(default)]
     pub prompt: bool,
+    /// Whether the flow is to fill links that are cut beneath it.
+    #[serde(default)]
+    pub cut: bool,
     /// The flow's number among those that go at the same time: what is found by name needs a name of its own.
     #[serde(default)]
     pub flow: u32,
@@ -279,6 +285,9 @@ pub struct SideReport {
     /// Resident memory over the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
+    /// Of `lone`: how the times stand to the least that the links allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lone: Option<LoneTimes>,
     /// What a process that does nothing costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleCost>,

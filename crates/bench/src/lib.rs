@@ -11,16 +11,19 @@
 
 mod agent;
 mod args;
+mod buckets;
 mod calibrate;
 mod check;
 mod clock;
 mod control;
+mod drain;
 mod errand;
 mod failover;
 mod host;
 mod idle;
 mod measured;
 mod memory;
+mod model;
 pub mod netns;
 mod pace;
 mod peers;

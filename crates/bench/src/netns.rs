@@ -10,17 +10,19 @@
 mod build;
 mod command;
 mod fault;
+mod relay;
 mod spec;
 mod state;
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 pub use command::NetnsError;
 pub use fault::Direction;
+pub(crate) use relay::{RELAY_WORD, run as relay};
 pub use spec::{LinkSpec, Spec, device};
 pub use state::Record;
 
@@ -30,6 +32,8 @@ pub struct Testbed {
     record: Record,
     faults_ready: bool,
     kept: bool,
+    /// The process between the nodes where links are delayed, if this one started it.
+    relay: Option<Child>,
 }
 
 impl Testbed {
@@ -47,8 +51,9 @@ impl Testbed {
         let record = Record { pid: std::process::id(), subnet: free_subnet(), spec, kept: false };
         state::claim(&record)?;
         // From here on dropping the value removes whatever part of it exists.
-        let mut testbed = Self { record, faults_ready: false, kept: false };
+        let mut testbed = Self { record, faults_ready: false, kept: false, relay: None };
         build::create(testbed.spec(), testbed.record.subnet).map_err(explain_permission)?;
+        testbed.relay = relay::start(testbed.spec())?;
         for link in 0..testbed.spec().links.len() {
             let percent = testbed.spec().links[link].loss_percent;
             if percent > 0.0 {
@@ -61,6 +66,11 @@ impl Testbed {
     /// What the testbed looks like now.
     pub fn spec(&self) -> &Spec {
         &self.record.spec
+    }
+
+    /// The process between the nodes where links are delayed, if this one started it.
+    pub fn relay_pid(&self) -> Option<u32> {
+        self.relay.as_ref().map(Child::id)
     }
 
     /// A node's address on a link.
@@ -179,7 +189,18 @@ impl Testbed {
     /// A command refuses. The record is then kept, so that another process can try again.
     pub fn down(mut self) -> Result<(), NetnsError> {
         self.kept = true;
-        remove(&self.record)
+        self.remove_all()
+    }
+
+    /// Removes everything, with it the relay, which is ours to bury.
+    fn remove_all(&mut self) -> Result<(), NetnsError> {
+        remove(&self.record)?;
+        if let Some(mut relay) = self.relay.take() {
+            // It is dead: whoever lives in a namespace is ended with it.
+            let _ = relay.kill();
+            let _ = relay.wait();
+        }
+        Ok(())
     }
 
     /// Leaves the testbed in place after this process; [`Testbed::remove`] takes it away by name.
@@ -205,7 +226,7 @@ impl Testbed {
         // The tables may exist; making them again adds nothing but duplicates, so ask the kernel.
         let list = ["netns", "exec", &record.spec.namespace(0), "nft", "list", "table", "netdev", "polyrail"];
         let faults_ready = command::run("ip", &list).is_ok();
-        Ok(Self { record, faults_ready, kept: true })
+        Ok(Self { record, faults_ready, kept: true, relay: None })
     }
 
     /// Removes a testbed by name, whoever created it, and ends the processes inside.
@@ -231,7 +252,7 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         if !self.kept {
             // Nobody is left to tell; the record stays if it did not work.
-            let _ = remove(&self.record);
+            let _ = self.remove_all();
         }
     }
 }

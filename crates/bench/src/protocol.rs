@@ -40,6 +40,16 @@ pub trait Protocol: Sync {
         true
     }
 
+    /// Payload of a full packet of 1,500 bytes, in bytes.
+    fn packet_payload(&self) -> usize {
+        1_448
+    }
+
+    /// The congestion control that is named to the kernel; none: the system's, or it has none.
+    fn congestion(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How far its messages go.
     fn reach(&self) -> Reach {
         Reach::Network
@@ -269,7 +279,8 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &udp::PLAIN,
         &udp::ADDRESSED,
         &udp::GSO,
-        &mptcp::Mptcp,
+        &mptcp::CUBIC,
+        &mptcp::BBR,
         &sctp::Sctp,
     ];
     list.extend(polyrail::POLICIES.iter().map(|p| p as &dyn Protocol));

@@ -20,7 +20,7 @@ use crate::host::{DeviceRow, Host};
 use crate::peers::Facts;
 use crate::process::core_count;
 use crate::protocol::Protocol;
-use crate::run::Sample;
+use crate::run::{RelayRow, Sample};
 use crate::stats::{Ratio, Spread, paired_ratio};
 use crate::wait::WaitMode;
 use crate::workload::{Histogram, ToolCost, Workload};
@@ -41,6 +41,9 @@ pub(crate) struct Case {
     reliable: bool,
     striped: bool,
     carrying_threads: bool,
+    /// Follows from the protocol, and so is no part of what the case is.
+    #[serde(skip)]
+    congestion: Option<&'static str>,
     environment: Environment,
     point: Point,
     /// Of `failover`, where the protocol has classes.
@@ -65,10 +68,12 @@ impl Case {
             reliable: protocol.reliable(),
             striped: protocol.striped(),
             carrying_threads: protocol.has_carrying_threads(),
+            congestion: protocol.congestion(),
             environment: environment.clone(),
             point: point.clone(),
-            class: (plan.workload == Workload::Failover && protocol.has_classes())
-                .then_some(plan.failover.class),
+            class: ((plan.workload == Workload::Failover || point.load == Load::BesideBulk)
+                && protocol.has_classes())
+            .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
             tool: None,
         }
@@ -93,6 +98,7 @@ impl Case {
             striped: facts.striped,
             // Those that have such threads sleep whatever they are asked, which a note tells.
             carrying_threads: false,
+            congestion: None,
             environment: environment.clone(),
             point: point.clone(),
             class: None,
@@ -103,7 +109,7 @@ impl Case {
 
     /// The conditions without the protocol: what two rows must share to be compared.
     fn conditions(&self) -> String {
-        let Environment { placement, rates, losses, .. } = &self.environment;
+        let Environment { placement, rates, losses, delays_ms, .. } = &self.environment;
         let mbit: Vec<String> = rates.iter().map(|rate| rate.unwrap_or(0).to_string()).collect();
         let links = match placement {
             Placement::Intra | Placement::Host(_) => String::new(),
@@ -112,6 +118,8 @@ impl Case {
         let percents: Vec<String> = losses.iter().map(ToString::to_string).collect();
         let lossy = losses.iter().any(|&percent| percent > 0.0);
         let loss = if lossy { format!(" loss {} %", percents.join(":")) } else { String::new() };
+        let delays: Vec<String> = delays_ms.iter().map(ToString::to_string).collect();
+        let delay = if delays.is_empty() { String::new() } else { format!(" delay {} ms", delays.join(":")) };
         let buffer =
             self.point.socket_buffer_max.map_or(String::new(), |bytes| format!(" sockets {bytes} B"));
         let load = match self.point.load.name() {
@@ -119,7 +127,7 @@ impl Case {
             name => format!(" {name}"),
         };
         let (workload, placement, wait) = (self.workload.name(), placement.name(), self.point.wait.name());
-        format!("{workload} {placement}{links}{loss} {} B {wait}{buffer}{load}", self.point.size)
+        format!("{workload} {placement}{links}{loss}{delay} {} B {wait}{buffer}{load}", self.point.size)
     }
 
     fn wait(&self) -> WaitMode {
@@ -183,6 +191,15 @@ impl Series {
         }
     }
 
+    /// Whether bytes for a time are a figure of it.
+    fn moves_bytes(&self) -> bool {
+        let workload = self.case.workload;
+        workload.is_one_way()
+            || workload.checks_contents()
+            || workload == Workload::Incast
+            || self.case.point.load == Load::BesideBulk
+    }
+
     fn figure_name(&self) -> &'static str {
         match self.case.workload {
             Workload::Rate => "rate",
@@ -202,7 +219,7 @@ impl Series {
             Spread::over(self.samples.iter().map(|(_, sample, _)| value(sample)))
         };
         let one_way = case.workload.is_one_way();
-        let moves_bytes = one_way || case.workload.checks_contents() || case.workload == Workload::Incast;
+        let moves_bytes = self.moves_bytes();
         let environment = &case.environment;
         let shows_offer = one_way && (!case.reliable || case.workload == Workload::Datagram);
         let samples = || self.samples.iter().map(|(_, sample, _)| sample);
@@ -210,10 +227,12 @@ impl Series {
         Row {
             workload: case.workload,
             protocol: case.protocol.to_owned(),
+            congestion: case.congestion.map(str::to_owned),
             placement: environment.placement.clone(),
             links: environment.rates.len(),
             rate_mbit: environment.rates.clone(),
             loss_percent: environment.losses.clone(),
+            delay_ms: environment.delays_ms.clone(),
             size: case.point.size,
             wait: case.wait(),
             load: LoadRow::of(case.point.load),
@@ -232,6 +251,7 @@ impl Series {
             latency_us: self.latency(|sample| times(case.workload, sample)),
             histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
+            ideal: figures::ideal(samples()),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
             calm_lateness_us: figures::calm_lateness(samples()),
@@ -358,7 +378,10 @@ impl Series {
 
     /// The counts of the side that knows: the receiver of a stream, the asker of a ping-pong.
     fn checked(&self, sample: &Sample) -> CheckCounts {
-        if self.case.workload.times_answers() { sample.sender.counts } else { received(sample) }
+        if !self.case.workload.times_answers() {
+            return received(sample);
+        }
+        sample.sender.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
     }
 
     fn latency(&self, times: impl Fn(&Sample) -> Histogram) -> Option<Latency> {
@@ -499,6 +522,11 @@ impl Report {
         self.document.devices.extend(devices);
     }
 
+    /// Records what the relay of a delayed link does.
+    pub(crate) fn add_relay(&mut self, row: RelayRow) {
+        self.document.relays.push(row);
+    }
+
     pub(crate) fn add(&mut self, series: Series) {
         if !series.samples.is_empty() {
             let mut row = series.row();
@@ -510,8 +538,9 @@ impl Report {
         }
     }
 
-    /// Draws the ratios: those asked for, or Polyrail's to every other protocol.
+    /// Draws the ratios: those to what links allow, and those asked for, or Polyrail's to every other protocol.
     pub(crate) fn conclude(&mut self, versus: &[(String, String)]) {
+        self.document.ratios.extend(self.series.iter().filter_map(to_ideal));
         for first in &self.series {
             for second in &self.series {
                 if is_asked(&first.case, &second.case, versus) {
@@ -583,6 +612,15 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase), within_phase })
 }
 
+/// Of `lone`, the time by the least time that the links allow, each repetition's median message.
+fn to_ideal(series: &Series) -> Option<RatioRow> {
+    let good = series.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+    let pairs: Vec<(f64, f64)> =
+        good.filter_map(|(_, sample, _)| Some((sample.sender.lone.as_ref()?.to_ideal, 1.0))).collect();
+    let name = format!("{}/ideal latency ({})", series.case.protocol, series.case.conditions());
+    Some(RatioRow { name, ratio: paired_ratio(&pairs, 1)?, mixed_phase: None, within_phase: None })
+}
+
 /// Whether the two samples of a repetition saw more than one phase of the machine.
 fn is_mixed(first: &Series, second: &Series, repetition: u32) -> bool {
     let pulses = |series: &Series| {
@@ -642,7 +680,7 @@ fn is_asked(first: &Case, second: &Case, versus: &[(String, String)]) -> bool {
 
 /// The times that a workload is about.
 fn times(workload: Workload, sample: &Sample) -> Histogram {
-    let report = if workload.times_answers() { &sample.sender } else { &sample.receiver };
+    let report = if workload.is_timed_by_sender() { &sample.sender } else { &sample.receiver };
     Histogram::from_buckets(&report.rtt_ns)
 }
 

@@ -8,6 +8,7 @@ mod live;
 mod pair;
 mod peer;
 mod phase;
+mod relay;
 mod side;
 
 use std::io::Write;
@@ -21,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::args::{
     BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
 };
+use crate::buckets::{Shape, filler};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
@@ -32,7 +34,7 @@ use crate::process::core_count;
 use crate::protocol::{self, Protocol, Reach};
 use crate::remote::Client;
 use crate::report::{Case, Comparison, Report, Series, is_tight};
-use crate::workload::{ToolCost, Workload};
+use crate::workload::{LoneJob, ToolCost, Workload};
 
 use conduct::Part;
 pub use journal::JOURNAL_SCHEMA;
@@ -40,6 +42,7 @@ use journal::Journal;
 use keep::Csv;
 use live::Live;
 pub(crate) use pair::Sample;
+pub(crate) use relay::RelayRow;
 
 /// Core of the sending, asking side, and of the receiving, answering one.
 const SENDER_CORE: usize = 0;
@@ -246,8 +249,9 @@ impl Run<'_> {
                     continue;
                 }
             }
-            let testbed = testbed(environment).map_err(|error| error.to_string())?;
-            let measured = self.points(Some(&testbed), environment);
+            let mut testbed = testbed(environment).map_err(|error| error.to_string())?;
+            let looked = self.look_at_relay(&mut testbed);
+            let measured = looked.and_then(|()| self.points(Some(&testbed), environment));
             let removed = testbed.down().map_err(|error| error.to_string());
             measured.and(removed)?;
         }
@@ -435,8 +439,16 @@ impl Run<'_> {
             Role::Receiver => RECEIVER_CORE,
         };
         let setup = Setup { flow, ..self.setup(testbed, node, point) };
-        let beside = (plan.workload == Workload::Failover).then(|| Beside {
-            bulk: Setup { size: BULK_BYTES, class: FlowClass::Bulk, flow: 1, ..setup.clone() },
+        let cuts = plan.workload == Workload::Failover;
+        let beside = (cuts || point.load == Load::BesideBulk).then(|| Beside {
+            bulk: Setup {
+                size: BULK_BYTES,
+                class: FlowClass::Bulk,
+                flow: 1,
+                cut: cuts,
+                both_ways: false,
+                ..setup.clone()
+            },
             arrivals_per_s: plan.failover.arrivals_per_s,
             cores: (0..core_count()).collect(),
         });
@@ -458,13 +470,33 @@ impl Run<'_> {
             },
             flows: match point.load {
                 Load::Streams(count) | Load::Senders(count) => count,
+                Load::BesideBulk => 2,
                 Load::Members(count, _) if role == Role::Sender => count,
                 Load::Members(_, ports) => ports,
                 _ => 1,
             },
             beside,
+            lone: testbed.and_then(|testbed| self.lone(testbed, protocol, point)),
             clock_offset_ns: 0,
         }
+    }
+
+    /// What a lone message comes behind, and what it goes by.
+    fn lone(&self, testbed: &Testbed, protocol: &str, point: &Point) -> Option<LoneJob> {
+        let protocol = protocol::find(protocol).filter(|_| self.plan.workload == Workload::Lone)?;
+        let all = &testbed.spec().links;
+        let links = if protocol.striped() { all.len() } else { 1 };
+        let shape = |link: &LinkSpec| {
+            let (rate_mbit, burst) = (link.rate_mbit?, f64::from(link.burst_kb) * 1_024.0);
+            Some(Shape { rate: f64::from(rate_mbit) * 125_000.0, burst })
+        };
+        let shapes = all[..links].iter().map(shape).collect::<Option<Vec<Shape>>>()?;
+        Some(LoneJob {
+            sinks: (0..links).map(|link| testbed.address(RECEIVER_NODE, link)).collect(),
+            delays_us: all[..links].iter().map(|link| link.delay_us).collect(),
+            packet_payload: protocol.packet_payload(),
+            filler: filler(&shapes, point.size),
+        })
     }
 
     fn setup(&self, testbed: Option<&Testbed>, node: usize, point: &Point) -> Setup {
@@ -483,9 +515,13 @@ impl Run<'_> {
             devices: far.map_or_else(|| (0..links).map(device).collect(), |far| far.devices.clone()),
             socket_buffer_max: point.socket_buffer_max,
             send: self.plan.send,
-            both_ways: matches!(workload, Workload::PingPong | Workload::Incast),
+            both_ways: matches!(workload, Workload::PingPong | Workload::Lone | Workload::Incast),
             class: self.plan.failover.class,
-            prompt: matches!(workload, Workload::Failover | Workload::OpenLoop | Workload::Incast),
+            prompt: matches!(
+                workload,
+                Workload::Lone | Workload::Failover | Workload::OpenLoop | Workload::Incast
+            ),
+            cut: false,
             flow: 0,
             member_ports: if let Load::Members(_, ports) = point.load { ports } else { 0 },
             far: far.map(|far| far.far.clone()),
@@ -502,9 +538,14 @@ fn testbed(environment: &Environment) -> Result<Testbed, NetnsError> {
     // With large segments passing whole, a "lost packet" would be 64 KiB. Every link is then like that: two that
     // differ in this would differ in more than their loss.
     let gso = environment.losses.iter().all(|&loss_percent| loss_percent == 0.0);
-    let link = |(&rate_mbit, &loss_percent)| LinkSpec { rate_mbit, loss_percent, gso, ..LinkSpec::default() };
+    let delays_ms = environment.delays_ms.iter().copied().chain(std::iter::repeat(0.0));
+    let link = |((&rate_mbit, &loss_percent), delay_ms): (_, f64)| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000 ms, checked")]
+        let delay_us = (delay_ms * 1_000.0).round() as u32;
+        LinkSpec { rate_mbit, loss_percent, delay_us, gso, ..LinkSpec::default() }
+    };
     let name = format!("bench-{}", std::process::id());
-    let links = environment.rates.iter().zip(&environment.losses).map(link).collect();
+    let links = environment.rates.iter().zip(&environment.losses).zip(delays_ms).map(link).collect();
     Testbed::create(Spec { nodes: environment.nodes, ..Spec::pair(name, links) })
 }
 
@@ -551,8 +592,15 @@ fn suits(
     if workload == Workload::Multicast && protocol.caster().is_none() {
         return Err("does not send to several nodes at once, which multicast is about".to_owned());
     }
-    if (workload.checks_contents() || workload == Workload::Incast) && !protocol.reliable() {
+    let waits = matches!(workload, Workload::Incast | Workload::Lone);
+    if (workload.checks_contents() || waits) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
+    }
+    if point.load == Load::BesideBulk {
+        if !protocol.reliable() {
+            return Err("promises no delivery: its bulk would be as much as is offered".to_owned());
+        }
+        protocol.supports(Workload::Failover, BULK_BYTES)?;
     }
     if let Some(bytes) = point.socket_buffer_max {
         protocol.supports_buffers(size, bytes)?;

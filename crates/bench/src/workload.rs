@@ -1,8 +1,10 @@
 //! What is done over a protocol while it is measured: the two sides of each workload.
 
+mod beside;
 mod histogram;
 mod idle;
 mod incast;
+mod lone;
 mod openloop;
 mod parallel;
 mod pingpong;
@@ -23,8 +25,10 @@ use crate::process::cpu_time_ns;
 use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
+pub(crate) use beside::play_beside;
 pub(crate) use histogram::Histogram;
 pub(crate) use incast::QUESTION_BYTES;
+pub use lone::{LoneJob, LoneTimes};
 pub(crate) use parallel::{play_incast, play_parallel};
 pub(crate) use stalled::BLOCKED_NS_MIN;
 pub(crate) use tool::{ToolCost, cost as tool_cost};
@@ -39,6 +43,8 @@ pub enum Workload {
     Stream,
     /// One message each way, the next after the answer; round-trip times at the client.
     PingPong,
+    /// One message alone on links whose token buckets were emptied before; its time, and the least that they allow.
+    Lone,
     /// Small one-way messages as fast as they go; messages counted at the receiver.
     Rate,
     /// Connect, one message each way, close; the next after that.
@@ -83,6 +89,7 @@ impl Workload {
         match self {
             Self::Stream => "stream",
             Self::PingPong => "pingpong",
+            Self::Lone => "lone",
             Self::Rate => "rate",
             Self::Transact => "transact",
             Self::Datagram => "datagram",
@@ -120,6 +127,7 @@ impl Workload {
         match self {
             Self::Stream => Defaults { sizes: large, ..fast },
             Self::PingPong | Self::Rate | Self::OpenLoop => fast,
+            Self::Lone => Defaults { links: 2, rate: gigabit, sizes: &["64K", "256K", "1M"], ..fast },
             Self::Transact => Defaults { sizes: &["128"], ..fast },
             Self::Datagram => Defaults { sizes: &["1400"], ..fast },
             Self::Buffer => Defaults { sizes: &["1K..16K"], duration_s: 0.5, repeat: 3, ..calm },
@@ -147,14 +155,22 @@ impl Workload {
         matches!(self, Self::PingPong | Self::Transact)
     }
 
+    /// Whether the sender has the times of single messages, and not the receiver.
+    pub(crate) fn is_timed_by_sender(self) -> bool {
+        self.times_answers() || self == Self::Lone
+    }
+
     /// Whether times of single messages are what it is about.
     pub(crate) fn has_latency(self) -> bool {
-        self.times_answers() || matches!(self, Self::OpenLoop | Self::Incast)
+        self.is_timed_by_sender() || matches!(self, Self::OpenLoop | Self::Incast)
     }
 
     /// Whether it is nothing without links.
     pub(crate) fn needs_links(self) -> bool {
-        matches!(self, Self::Failover | Self::Idle | Self::Links | Self::Incast | Self::Multicast)
+        matches!(
+            self,
+            Self::Lone | Self::Failover | Self::Idle | Self::Links | Self::Incast | Self::Multicast
+        )
     }
 
     /// Whether messages say when they were due and when they were sent.
@@ -229,6 +245,8 @@ pub(crate) fn play(
         (Workload::Multicast, Role::Receiver) => stream::receive(job, pipe, reliable, around),
         (Workload::PingPong, Role::Sender) => pingpong::ask(job, pipe, reliable, around),
         (Workload::PingPong, Role::Receiver) => pingpong::answer(job, pipe, around),
+        (Workload::Lone, Role::Sender) => lone::send(job, pipe, around),
+        (Workload::Lone, Role::Receiver) => lone::receive(job, pipe, around),
         (Workload::Stalled, Role::Sender) => stalled::push(job, pipe, around),
         (Workload::Stalled, Role::Receiver) => stalled::take(job, pipe, around),
         (Workload::Idle, Role::Sender) => idle::send(job, pipe),

@@ -13,7 +13,7 @@ use std::process::{ExitCode, ExitStatus};
 #[derive(Subcommand)]
 pub enum TestbedCommand {
     /// Creates a testbed that stays until `down`
-    #[command(after_help = "Example: polyrail testbed up t --link rate=1000 --link rate=1000,loss=1")]
+    #[command(after_help = "Example: polyrail testbed up t --link rate=1000 --link rate=1000,loss=1,delay=2")]
     Up(Up),
     /// Runs a command inside a node
     #[command(after_help = "Example: polyrail testbed exec t b -- polyrail recv --insecure 100:0")]
@@ -42,7 +42,7 @@ pub struct Up {
     #[arg(long, default_value_t = 2, value_name = "N")]
     nodes: usize,
     /// A link: KEY=VALUE, separated by commas, of rate (Mbit/s), burst (KiB), latency (ms), mtu (bytes),
-    /// loss (percent), gso (on, off); may be repeated. None: two links of 1000 Mbit/s
+    /// loss (percent), delay (ms each way, by a relay; two nodes only), gso (on, off); may be repeated. None: two links of 1000 Mbit/s
     #[arg(long = "link", value_name = "SPEC", value_parser = parse_link)]
     links: Vec<LinkSpec>,
 }
@@ -167,7 +167,9 @@ fn parse_link(text: &str) -> Result<LinkSpec, String> {
     let mut link = LinkSpec::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let wrong = || {
-            format!("{part:?} is no setting of a link; allowed: rate, burst, latency, mtu, loss, gso=on|off")
+            format!(
+                "{part:?} is no setting of a link; allowed: rate, burst, latency, mtu, loss, delay, gso=on|off"
+            )
         };
         let (key, value) = part.split_once('=').ok_or_else(wrong)?;
         let number = || value.parse::<u32>().map_err(|_| wrong());
@@ -177,11 +179,19 @@ fn parse_link(text: &str) -> Result<LinkSpec, String> {
             "latency" => link.latency_ms = number()?,
             "mtu" => link.mtu = number()?,
             "loss" => link.loss_percent = value.parse().map_err(|_| wrong())?,
+            "delay" => link.delay_us = delay_us(value).ok_or_else(wrong)?,
             "gso" if ["on", "off"].contains(&value) => link.gso = value == "on",
             _ => return Err(wrong()),
         }
     }
     Ok(link)
+}
+
+/// Milliseconds, with a fraction if need be, as microseconds.
+fn delay_us(text: &str) -> Option<u32> {
+    let ms: f64 = text.parse().ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000 ms, checked")]
+    (0.0..=1_000.0).contains(&ms).then(|| (ms * 1_000.0).round() as u32)
 }
 
 /// The command's own code; 128 and the signal's number if a signal ended it, as a shell says it.
@@ -200,7 +210,10 @@ mod tests {
         assert_eq!((link.rate_mbit, link.burst_kb, link.latency_ms), (Some(1000), 64, 9));
         assert_eq!((link.mtu, link.loss_percent, link.gso), (1400, 1.5, false));
         assert_eq!(parse_link(""), Ok(LinkSpec::default()));
-        for wrong in ["rate", "rate=x", "rate=-1", "speed=1", "gso=1", "rate=1 loss=2"] {
+        assert_eq!(parse_link("delay=1.5").unwrap().delay_us, 1_500);
+        for wrong in
+            ["rate", "rate=x", "rate=-1", "speed=1", "gso=1", "rate=1 loss=2", "delay=-1", "delay=9999"]
+        {
             assert!(parse_link(wrong).unwrap_err().contains("allowed"), "{wrong:?}");
         }
     }

@@ -22,7 +22,8 @@ pub struct FailoverArgs {
     /// From a link's return until the next cut, in seconds, give or take a tenth; 2.2 if not given.
     #[arg(long, value_name = "S")]
     pub pause: Option<f64>,
-    /// Class of the watched flow, where a protocol has classes; normal if not given. The bulk is of class bulk.
+    /// Class of the watched flow, or of the questions of pingpong --beside bulk, where a protocol has classes; normal if not
+    /// given. The bulk is of class bulk.
     #[arg(long, value_enum)]
     pub class: Option<FlowClass>,
 }

@@ -27,6 +27,10 @@ pub struct LoadArgs {
     /// Which way the pairs of share send, separated by commas, each measured in turn; both if not given.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub direction: Vec<FlowDirection>,
+    /// What goes between the two processes of pingpong meanwhile: bulk, messages of 1 MiB as fast as they are taken. The class
+    /// of the questions is --class: `pingpong --beside bulk --class urgent --rate 1000`.
+    #[arg(long, value_enum)]
+    pub beside: Option<BesideKind>,
     /// Senders of incast, separated by commas, each measured in turn; 2,4,8 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub senders: Vec<u32>,
@@ -36,6 +40,14 @@ pub struct LoadArgs {
     /// Ports of each node that a multicast reaches, separated by commas, each measured in turn; 3 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub member_ports: Vec<u32>,
+}
+
+/// What goes beside questions and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum BesideKind {
+    /// Messages of 1 MiB as fast as they are taken, the way that the questions go, of class bulk where there are classes.
+    Bulk,
 }
 
 /// Which way several pairs send.
@@ -81,6 +93,7 @@ impl LoadArgs {
                 let of = |count| ports.iter().map(move |&ports| Load::Members(count, ports));
                 or(&self.members, &[8]).into_iter().flat_map(of).collect()
             }
+            Workload::PingPong if self.beside.is_some() => vec![Load::BesideBulk],
             Workload::Share => self.pairs(&or(&self.pairs, &[1, 2])),
             _ => vec![Load::Full],
         }

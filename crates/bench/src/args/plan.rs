@@ -37,6 +37,9 @@ pub(crate) struct Environment {
     pub(crate) rates: Vec<Option<u32>>,
     /// Random loss of each link in percent.
     pub(crate) losses: Vec<f64>,
+    /// How long each link takes each way, in ms; empty where nothing is delayed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) delays_ms: Vec<f64>,
     /// Nodes of the testbed.
     pub(crate) nodes: usize,
 }
@@ -44,12 +47,18 @@ pub(crate) struct Environment {
 impl Environment {
     /// Two processes of this node.
     pub(super) fn within_a_node() -> Self {
-        Self { placement: Placement::Intra, rates: vec![None], losses: vec![0.0], nodes: 1 }
+        Self { nodes: 1, ..Self::between_machines(Placement::Intra, 1) }
     }
 
     /// This machine and another one, with so many links between.
     pub(crate) fn between_machines(placement: Placement, links: usize) -> Self {
-        Self { placement, rates: vec![None; links], losses: vec![0.0; links], nodes: 2 }
+        Self {
+            placement,
+            rates: vec![None; links],
+            losses: vec![0.0; links],
+            delays_ms: Vec::new(),
+            nodes: 2,
+        }
     }
 }
 
@@ -80,6 +89,8 @@ pub(crate) enum Load {
     Pairs(u32, FlowDirection),
     /// So many senders, each on a node of its own, towards one receiver.
     Senders(u32),
+    /// One pair, and bulk between the same processes.
+    BesideBulk,
     /// One sender towards so many nodes, with so many ports each.
     Members(u32, u32),
 }
@@ -89,6 +100,7 @@ impl Load {
     pub(crate) fn threads(self) -> u32 {
         match self {
             Self::Full | Self::Offered(_) | Self::Arrivals(_) => 2,
+            Self::BesideBulk => 4,
             Self::Streams(count) | Self::Pairs(count, _) => 2 * count,
             Self::Senders(count) => 1 + count,
             Self::Members(count, ports) => 1 + count * ports,
@@ -111,6 +123,7 @@ impl Load {
             Self::Offered(mbit) => format!("offered {mbit} Mbit/s"),
             Self::Arrivals(rate) => format!("{rate} /s"),
             Self::Streams(count) => format!("{count} streams"),
+            Self::BesideBulk => "beside bulk".to_owned(),
             Self::Pairs(1, _) => "1 pair".to_owned(),
             Self::Pairs(count, direction) => format!("{count} pairs {}", direction.name()),
             Self::Senders(count) => format!("{count} senders"),

@@ -58,6 +58,8 @@ fn every_wait_buffer_and_load_is_a_point_of_its_own() {
     let ports = loads("multicast --members 2,4 --member-ports 1,3 --size 1K");
     assert_eq!(ports, [(2, 1), (2, 3), (4, 1), (4, 3)].map(|(members, ports)| Load::Members(members, ports)));
     assert_eq!(planned("multicast").environments[0].nodes, 9);
+    assert_eq!(loads("pingpong --beside bulk --class urgent"), [Load::BesideBulk]);
+    assert_eq!(planned("pingpong --beside bulk").points[0].wait, WaitMode::Block, "four threads");
     assert_eq!(loads("openloop --arrivals 7,8"), [Load::Arrivals(7), Load::Arrivals(8)]);
 }
 
@@ -78,6 +80,8 @@ fn defaults_follow_the_workload() {
     let plan = parse("stream").unwrap().plan().unwrap();
     assert_eq!((sizes(&plan), plan.repeat, rates(&plan)), (vec![131_072], 5, vec![vec![None]]));
     assert_eq!(sizes(&parse("pingpong").unwrap().plan().unwrap()), [64]);
+    let plan = planned("lone");
+    assert_eq!((rates(&plan), sizes(&plan)), (vec![vec![Some(1000); 2]], vec![65_536, 262_144, 1 << 20]));
     let plan = parse("failover").unwrap().plan().unwrap();
     assert_eq!((rates(&plan), sizes(&plan)), (vec![vec![Some(1000); 2]], vec![4096]));
     assert_eq!((plan.points[0].wait, plan.repeat, plan.failover.cuts), (WaitMode::Block, 1, 20));
@@ -99,6 +103,19 @@ fn loss_is_of_every_link_or_of_each_its_own() {
     let plan = parse("stream --links 2 --loss 0,1,5:0").unwrap().plan().unwrap();
     let losses: Vec<&[f64]> = plan.environments.iter().map(|place| &place.losses[..]).collect();
     assert_eq!(losses, [[0.0, 0.0], [1.0, 1.0], [5.0, 0.0]]);
+}
+
+#[test]
+fn delay_is_of_every_link_or_of_each_its_own_and_none_is_no_delay() {
+    let plan = planned("stream --links 2 --delay 0,1.5,0:20");
+    let delays: Vec<&[f64]> = plan.environments.iter().map(|place| &place.delays_ms[..]).collect();
+    assert_eq!(delays, [&[][..], &[1.5, 1.5], &[0.0, 20.0]]);
+    assert_eq!(planned("links --links 2 --delay 1:2").environments[0].delays_ms, [1.0]);
+    assert!(refused("stream --delay 1:2").contains("2 values for 1 links"));
+    assert!(refused("stream --delay=-1").contains("`-1`"));
+    assert!(refused("stream --delay 2000").contains("2000"));
+    assert!(refused("incast --senders 3 --delay 1").contains("here are 4"));
+    assert!(refused("pingpong --placement intra --delay 1").contains("--delay"));
 }
 
 #[test]
@@ -128,6 +145,7 @@ fn nonsense_is_refused_in_one_line_that_names_it() {
     assert!(refused("failover --arrivals 1,2").contains("--arrivals"));
     assert!(refused("openloop --size 31").contains("--size 31"));
     assert!(refused("links --placement intra").contains("intra"));
+    assert!(refused("lone --rate 1000,0").contains("--rate 0: lone empties token buckets"));
     assert!(refused("share --pairs 33").contains("33"));
     assert!(refused("datagram --offer fast").contains("fast"));
     assert!(refused("stream --socket-buffer-max 3G").contains("2G"));
@@ -154,6 +172,9 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
         "stalled --vs a:b",
         "idle --size 64",
         "idle --send slice",
+        "lone --send slice",
+        "stream --beside bulk",
+        "pingpong --class urgent",
     ] {
         let flag = line.split_whitespace().nth(1).unwrap();
         let said = refused(line);

@@ -73,6 +73,26 @@ pub(super) fn losses(text: &str, links: usize) -> Result<Vec<f64>, String> {
     per_link("--loss", text, losses.collect::<Result<_, _>>()?, links)
 }
 
+/// The delays of the links in ms, empty where there are none; one set at least.
+pub(super) fn delays(words: &[String], links: usize, nodes: usize) -> Result<Vec<Vec<f64>>, String> {
+    if words.is_empty() {
+        return Ok(vec![Vec::new()]);
+    }
+    if nodes > 2 {
+        return Err(format!("--delay: the relay stands between two nodes, and here are {nodes}"));
+    }
+    let of_link = |text: &str, delay: &str| match delay.parse::<f64>() {
+        Ok(ms) if (0.0..=1_000.0).contains(&ms) => Ok(ms),
+        _ => Err(format!("--delay {text}: `{delay}` is not within 0 to 1000 ms")),
+    };
+    let of_all = |text: &String| {
+        let delays: Vec<f64> = text.split(':').map(|delay| of_link(text, delay)).collect::<Result<_, _>>()?;
+        let delays = per_link("--delay", text, delays, links)?;
+        Ok(if delays.iter().all(|&ms| ms == 0.0) { Vec::new() } else { delays })
+    };
+    words.iter().map(of_all).collect()
+}
+
 /// One value for every link, or one for each.
 fn per_link<T: Clone>(name: &str, text: &str, values: Vec<T>, links: usize) -> Result<Vec<T>, String> {
     match values.len() {

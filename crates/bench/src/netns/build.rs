@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::command::{NetnsError, run, run_with_input};
-use super::spec::{LinkSpec, Spec, device};
+use super::spec::{LinkSpec, Spec, device, relay_port};
 
 /// Creates everything that `spec` names. What exists after an error is removed by [`destroy`].
 pub(super) fn create(spec: &Spec, subnet: u8) -> Result<(), NetnsError> {
@@ -15,6 +15,13 @@ pub(super) fn create(spec: &Spec, subnet: u8) -> Result<(), NetnsError> {
     for node in 0..spec.nodes {
         let batch = node_batch(spec, subnet, node);
         run_with_input("ip", &["-n", &spec.namespace(node), "-batch", "-"], &batch)?;
+    }
+    let delayed: Vec<usize> = (0..spec.links.len()).filter(|&link| spec.is_delayed(link)).collect();
+    if !delayed.is_empty() {
+        let ports = delayed.iter().flat_map(|&link| (0..2).map(move |node| relay_port(link, node)));
+        // Nothing of its own leaves them: no addresses, no neighbours.
+        let batch: String = ports.map(|port| format!("link set {port} addrgenmode none up\n")).collect();
+        run_with_input("ip", &["-n", &spec.relay_namespace(), "-batch", "-"], &batch)?;
     }
     if spec.nodes > 2 {
         for link in 0..spec.links.len() {
@@ -115,6 +122,18 @@ fn veth_batch(spec: &Spec) -> String {
     let mut batch = String::new();
     for link in 0..spec.links.len() {
         let device = device(link);
+        if spec.is_delayed(link) {
+            for node in 0..2 {
+                let (namespace, relay, port) =
+                    (spec.namespace(node), spec.relay_namespace(), relay_port(link, node));
+                // The relay's end takes whatever the node's may send.
+                let _ = writeln!(
+                    batch,
+                    "link add name {device} netns {namespace} type veth peer name {port} netns {relay} mtu 65535"
+                );
+            }
+            continue;
+        }
         if spec.nodes == 2 {
             let (a, b) = (spec.namespace(0), spec.namespace(1));
             let _ =

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::bridge_port;
 use super::command::{NetnsError, run, run_with_input};
-use super::spec::{Spec, device};
+use super::spec::{Spec, device, relay_port};
 
 /// Ethernet type of express frames, from docs/protocol.md §2.5. The bearer has the same number in `udp/express/frame.rs`;
 /// it cannot be shared, for no arrow of ARCHITECTURE.md leads from the instrument to the bearers.
@@ -50,7 +50,12 @@ pub(super) fn prepare(spec: &Spec) -> Result<(), NetnsError> {
 
 /// Takes away or gives back the carrier that `node` sees on a link, by setting the other end of the wire down.
 pub(super) fn set_carrier(spec: &Spec, link: usize, node: usize, up: bool) -> Result<(), NetnsError> {
-    let (namespace, device) = opposite(spec, link, node);
+    let (namespace, device) = if spec.is_delayed(link) {
+        // The relay holds the other end of the wire. The other node hears nothing, as behind a switch.
+        (spec.relay_namespace(), relay_port(link, node))
+    } else {
+        opposite(spec, link, node)
+    };
     run("ip", &["-n", &namespace, "link", "set", &device, if up { "up" } else { "down" }]).map(drop)
 }
 
@@ -108,7 +113,7 @@ pub(super) fn set_loss(spec: &Spec, link: usize, percent: f64) -> Result<(), Net
     (0..spec.nodes).try_for_each(|node| nft(&spec.namespace(node), &change))
 }
 
-/// The end of the wire opposite to a node's device: the other node, or the bridge's port.
+/// Where what a node sends arrives: at the other node, or the bridge's port.
 fn opposite(spec: &Spec, link: usize, node: usize) -> Gate {
     if spec.nodes == 2 {
         return (spec.namespace(1 - node), device(link));

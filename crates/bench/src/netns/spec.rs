@@ -17,13 +17,24 @@ pub struct LinkSpec {
     pub mtu: u32,
     /// Share of arriving packets (IP, express frames, TIPC) dropped at random, in percent.
     pub loss_percent: f64,
+    /// How long every packet takes each way, in us: a relay holds it for so long. Two nodes only.
+    #[serde(default)]
+    pub delay_us: u32,
     /// Whether large segments pass the link whole. Off: the unit that the link loses is one packet, not 64 KiB.
     pub gso: bool,
 }
 
 impl Default for LinkSpec {
     fn default() -> Self {
-        Self { rate_mbit: None, burst_kb: 128, latency_ms: 5, mtu: 1500, loss_percent: 0.0, gso: true }
+        Self {
+            rate_mbit: None,
+            burst_kb: 128,
+            latency_ms: 5,
+            mtu: 1500,
+            loss_percent: 0.0,
+            delay_us: 0,
+            gso: true,
+        }
     }
 }
 
@@ -63,6 +74,15 @@ impl Spec {
             if !(0.0..=100.0).contains(&link.loss_percent) {
                 return invalid(format!("link {index}: loss {} percent", link.loss_percent));
             }
+            if link.delay_us > 0 && self.nodes > 2 {
+                return invalid(format!(
+                    "link {index}: delay {} us, which only two nodes can have",
+                    link.delay_us
+                ));
+            }
+            if link.delay_us > DELAY_US_MAX {
+                return invalid(format!("link {index}: delay {} us, at most {DELAY_US_MAX}", link.delay_us));
+            }
             if !(576..=65_535).contains(&link.mtu) {
                 return invalid(format!("link {index}: MTU {} is not within 576 to 65535", link.mtu));
             }
@@ -83,14 +103,34 @@ impl Spec {
         format!("pr-{}-l{link}", self.name)
     }
 
+    /// Name of the namespace that holds the relay, where a link is delayed.
+    pub(super) fn relay_namespace(&self) -> String {
+        format!("pr-{}-relay", self.name)
+    }
+
+    /// Whether a link goes through the relay.
+    pub(super) fn is_delayed(&self, link: usize) -> bool {
+        self.links[link].delay_us > 0
+    }
+
     /// Every namespace of the testbed.
     pub(super) fn namespaces(&self) -> Vec<String> {
         let bridges = if self.nodes > 2 { self.links.len() } else { 0 };
+        let delayed = (0..self.links.len()).any(|link| self.is_delayed(link));
         (0..self.nodes)
             .map(|node| self.namespace(node))
             .chain((0..bridges).map(|link| self.bridge_namespace(link)))
+            .chain(delayed.then(|| self.relay_namespace()))
             .collect()
     }
+}
+
+/// Longest delay of a link in us, each way: at 10 Gbit/s the relay then holds 1.25 GB.
+const DELAY_US_MAX: u32 = 1_000_000;
+
+/// Name of the relay's device of a link towards a node.
+pub(super) fn relay_port(link: usize, node: usize) -> String {
+    format!("r{link}n{node}")
 }
 
 /// Name of a link's device, the same in every node.
@@ -122,12 +162,19 @@ mod tests {
         refused(link(|l| l.loss_percent = f64::NAN), "loss");
         refused(link(|l| l.mtu = 9), "MTU");
         refused(link(|l| l.rate_mbit = Some(0)), "rate");
+        refused(link(|l| l.delay_us = 2_000_000), "delay");
+        let delayed = link(|l| l.delay_us = 1);
+        assert!(delayed.check().is_ok());
+        refused(Spec { nodes: 3, ..delayed }, "two nodes");
     }
 
     #[test]
     fn namespaces_are_named_by_letters_and_bridges_by_links() {
         let two = Spec::pair("x", vec![LinkSpec::default(); 2]);
         assert_eq!(two.namespaces(), ["pr-x-a", "pr-x-b"]);
+        let mut delayed = two.clone();
+        delayed.links[1].delay_us = 5;
+        assert_eq!(delayed.namespaces(), ["pr-x-a", "pr-x-b", "pr-x-relay"]);
         let three = Spec { nodes: 3, ..two };
         assert_eq!(three.namespaces(), ["pr-x-a", "pr-x-b", "pr-x-c", "pr-x-l0", "pr-x-l1"]);
     }

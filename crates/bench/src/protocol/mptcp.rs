@@ -1,7 +1,7 @@
 //! MPTCP: the kernel's own way to use several links for one connection.
 //!
 //! The receiver announces its addresses on the further links, the sender opens a subflow to each. Congestion control
-//! is set to cubic by socket option, which serves MPTCP better here than the system's default.
+//! is set by socket option: the system's default may be either, and which of the two serves MPTCP better depends on the links.
 
 use std::fs;
 use std::io;
@@ -11,23 +11,57 @@ use super::stream_socket::{self, Options};
 use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
 use crate::netns::{Testbed, device};
 
-/// MPTCP over every link.
-pub(super) struct Mptcp;
+/// MPTCP over every link, with one congestion control on all of them.
+pub(super) struct Mptcp {
+    name: &'static str,
+    about: &'static str,
+    options: Options,
+}
 
-const OPTIONS: Options = Options {
-    protocol: socket2::Protocol::MPTCP,
-    congestion: Some("cubic"),
-    nodelay: false,
-    every_address: true,
+/// With cubic.
+pub(super) static CUBIC: Mptcp = Mptcp {
+    name: "mptcp",
+    about: "Multipath TCP over all links, kernel path manager, congestion control cubic",
+    options: options("cubic"),
 };
+
+/// With BBR.
+pub(super) static BBR: Mptcp = Mptcp {
+    name: "mptcp-bbr",
+    about: "Multipath TCP over all links, kernel path manager, congestion control bbr",
+    options: options("bbr"),
+};
+
+const fn options(congestion: &'static str) -> Options {
+    Options {
+        protocol: socket2::Protocol::MPTCP,
+        congestion: Some(congestion),
+        nodelay: false,
+        every_address: true,
+        cut_send_buffer: Some(CUT_SEND_BUFFER),
+    }
+}
+
+/// Send buffer of what fills links that are cut, in bytes, as far as `net.core.wmem_max` lets it be. What the kernel
+/// chooses fills with what the dead link owns, and the connection then crawls for as long as that stays dead.
+const CUT_SEND_BUFFER: usize = 4 << 20;
 
 impl Protocol for Mptcp {
     fn name(&self) -> &'static str {
-        "mptcp"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "Multipath TCP over all links, kernel path manager, congestion control cubic"
+        self.about
+    }
+
+    fn packet_payload(&self) -> usize {
+        // TCP's time stamps, and an option with two numbers of 8 bytes.
+        1_420
+    }
+
+    fn congestion(&self) -> Option<&'static str> {
+        self.options.congestion
     }
 
     fn striped(&self) -> bool {
@@ -42,7 +76,7 @@ impl Protocol for Mptcp {
             }
             Ok(_) => {}
         }
-        stream_socket::probe(OPTIONS)
+        stream_socket::probe(self.options)
     }
 
     fn prepare(&self, testbed: &Testbed, receivers: &[usize]) -> Result<(), String> {
@@ -62,11 +96,11 @@ impl Protocol for Mptcp {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        stream_socket::listen(OPTIONS, setup)
+        stream_socket::listen(self.options, setup)
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        stream_socket::connect(OPTIONS, setup, address, timeout)
+        stream_socket::connect(self.options, setup, address, timeout)
     }
 
     fn transactor(&self) -> Option<&dyn Transactor> {
@@ -76,11 +110,11 @@ impl Protocol for Mptcp {
 
 impl Transactor for Mptcp {
     fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
-        stream_socket::answerer(OPTIONS, setup)
+        stream_socket::answerer(self.options, setup)
     }
 
     fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
-        stream_socket::caller(OPTIONS, setup, address)
+        stream_socket::caller(self.options, setup, address)
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) static POLICIES: [Polyrail; 6] = [
 
 /// The service that the receiver binds, one instance a flow; the testbed is private, so nobody else does.
 const SERVICE_TYPE: u32 = 1_000;
+/// Payload of a full packet of 1,500 bytes.
+const PACKET_PAYLOAD: usize = 1_432;
 /// Messages handed out in one turn at most, so that the caller gets to look at the time.
 const TURN_MESSAGES_MAX: usize = 64;
 
@@ -92,6 +94,10 @@ impl Protocol for Polyrail {
 
     fn striped(&self) -> bool {
         true
+    }
+
+    fn packet_payload(&self) -> usize {
+        PACKET_PAYLOAD
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {

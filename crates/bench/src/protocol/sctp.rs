@@ -40,6 +40,10 @@ impl Protocol for Sctp {
         }
     }
 
+    fn packet_payload(&self) -> usize {
+        1_452
+    }
+
     fn supports(&self, _workload: Workload, size: usize) -> Result<(), String> {
         fits_send_buffer(size, None)
     }

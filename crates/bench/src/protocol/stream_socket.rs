@@ -23,6 +23,8 @@ pub(super) struct Options {
     pub(super) nodelay: bool,
     /// Whether to listen on every address: a subflow that arrives on another link needs it.
     pub(super) every_address: bool,
+    /// Send buffer of what fills links that are cut, in bytes; none: the system's.
+    pub(super) cut_send_buffer: Option<usize>,
 }
 
 /// Opens a listening socket on the first of the setup's addresses.
@@ -68,12 +70,12 @@ pub(super) fn caller(options: Options, setup: &Setup, address: &str) -> io::Resu
 }
 
 fn kind(options: Options, ip: IpAddr, setup: &Setup) -> Kind {
-    let buffer = setup.socket_buffer_max;
+    let setup = setup.clone();
     let prepare = move |socket: &Socket| {
         if options.nodelay {
             socket.set_tcp_nodelay(true)?;
         }
-        set_options(socket, options, buffer)
+        set_options(socket, options, &setup)
     };
     let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let (kind, protocol) = (Type::STREAM, Some(options.protocol));
@@ -92,17 +94,20 @@ pub(super) fn probe(options: Options) -> Result<(), String> {
 fn open(options: Options, ip: IpAddr, setup: &Setup) -> io::Result<Socket> {
     let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::STREAM, Some(options.protocol))?;
-    set_options(&socket, options, setup.socket_buffer_max)?;
+    set_options(&socket, options, setup)?;
     Ok(socket)
 }
 
-fn set_options(socket: &Socket, options: Options, buffer_bytes: Option<usize>) -> io::Result<()> {
+fn set_options(socket: &Socket, options: Options, setup: &Setup) -> io::Result<()> {
     set_congestion(socket, options)?;
-    if let Some(bytes) = buffer_bytes {
-        socket.set_send_buffer_size(bytes)?;
-        socket.set_recv_buffer_size(bytes)?;
+    match (setup.socket_buffer_max, options.cut_send_buffer) {
+        (Some(bytes), _) => {
+            socket.set_send_buffer_size(bytes)?;
+            socket.set_recv_buffer_size(bytes)
+        }
+        (None, Some(bytes)) if setup.cut => socket.set_send_buffer_size(bytes),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn set_congestion(socket: &Socket, options: Options) -> io::Result<()> {
@@ -144,7 +149,29 @@ impl Listener for StreamListener {
 
     fn accept(self: Box<Self>, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
         let expects = |from: &SockAddr| from.as_socket().is_none_or(|from| self.setup.expects(from.ip()));
-        connected(accept(&self.socket, timeout, expects)?, self.options, &self.setup)
+        let pipe = connected(accept(&self.socket, timeout, expects)?, self.options, &self.setup)?;
+        Ok(Box::new(Accepted { pipe, _listening: self.socket }))
+    }
+}
+
+/// A pipe that was accepted, and the socket that listens: a subflow that joins later, over a link that takes longer or after
+/// one that was cut, is refused where nobody listens any more.
+struct Accepted {
+    pipe: Box<dyn Pipe>,
+    _listening: Socket,
+}
+
+impl Pipe for Accepted {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        self.pipe.send(message)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.pipe.flush()
+    }
+
+    fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        self.pipe.recv(sink)
     }
 }
 
@@ -170,4 +197,28 @@ pub(super) fn accept(
         }
     }
     Err(io::ErrorKind::TimedOut.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::setup_for_tests;
+
+    #[test]
+    fn a_send_buffer_for_cuts_is_set_where_links_are_cut_and_none_was_asked_for() {
+        let options = Options {
+            protocol: socket2::Protocol::TCP,
+            congestion: None,
+            nodelay: false,
+            every_address: false,
+            cut_send_buffer: Some(40_000),
+        };
+        let sent_by = |cut, socket_buffer_max| {
+            let setup = Setup { cut, socket_buffer_max, ..setup_for_tests(64) };
+            open(options, Ipv4Addr::LOCALHOST.into(), &setup).unwrap().send_buffer_size().unwrap()
+        };
+        // Linux tells twice what was asked for.
+        assert_eq!((sent_by(true, None), sent_by(true, Some(9_000))), (80_000, 18_000));
+        assert_ne!(sent_by(false, None), 80_000);
+    }
 }

@@ -22,6 +22,7 @@ pub(super) static CUBIC: Tcp = Tcp {
         congestion: Some("cubic"),
         nodelay: false,
         every_address: false,
+        cut_send_buffer: None,
     },
 };
 
@@ -34,6 +35,7 @@ pub(super) static BBR: Tcp = Tcp {
         congestion: Some("bbr"),
         nodelay: false,
         every_address: false,
+        cut_send_buffer: None,
     },
 };
 
@@ -46,6 +48,7 @@ pub(super) static NODELAY: Tcp = Tcp {
         congestion: None,
         nodelay: true,
         every_address: false,
+        cut_send_buffer: None,
     },
 };
 
@@ -56,6 +59,10 @@ impl Protocol for Tcp {
 
     fn about(&self) -> &'static str {
         self.about
+    }
+
+    fn congestion(&self) -> Option<&'static str> {
+        self.options.congestion
     }
 
     fn available(&self) -> Result<(), String> {

@@ -187,7 +187,7 @@ fn transactors() -> Vec<(&'static str, &'static dyn Transactor)> {
     // Its nodes would meet those of the tests beside; it makes its transactions in a testbed.
     assert_eq!(list.remove(0).0, "polyrail");
     let names: Vec<&str> = list.iter().map(|(name, _)| *name).collect();
-    let tcp = ["tcp-cubic", "tcp-bbr", "tcp-nodelay", "mptcp"];
+    let tcp = ["tcp-cubic", "tcp-bbr", "tcp-nodelay", "mptcp", "mptcp-bbr"];
     let of_some_kernels = ["sctp", "tipc-stream", "tipc-seqpacket"];
     let expected = [tcp.as_slice(), &of_some_kernels, &["unix-stream", "unix-seqpacket"]].concat();
     assert_eq!(names, expected);

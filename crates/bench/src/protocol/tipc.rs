@@ -96,6 +96,10 @@ impl Protocol for Tipc {
         }
     }
 
+    fn packet_payload(&self) -> usize {
+        1_476
+    }
+
     fn supports(&self, workload: Workload, size: usize) -> Result<(), String> {
         if self.kind == Kind::Stream {
             return Ok(());

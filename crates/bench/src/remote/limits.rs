@@ -76,7 +76,7 @@ pub(crate) fn plays(workload: Workload) -> Result<(), String> {
         | Workload::Buffer
         | Workload::OpenLoop
         | Workload::Stalled => Ok(()),
-        Workload::Share | Workload::Links | Workload::Incast | Workload::Multicast => Err(format!(
+        Workload::Lone | Workload::Share | Workload::Links | Workload::Incast | Workload::Multicast => Err(format!(
             "{} needs the nodes and links of a testbed: leave out --placement, or say inter",
             workload.name()
         )),

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SCHEMA;
-use super::figures::{CutRow, Gaps, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
-use crate::args::{FlowClass, FlowDirection, Load, Placement, SendKind};
+use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
+use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, SendKind};
 use crate::calibrate::{Calibration, Pulses};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
-use crate::run::Sample;
+use crate::run::{RelayRow, Sample};
 use crate::stats::{Ratio, Spread};
 use crate::wait::WaitMode;
 use crate::workload::{ToolCost, Workload};
@@ -21,6 +21,9 @@ pub(super) struct Document {
     /// Devices that were measured over, for each environment.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<DeviceRow>,
+    /// Delayed links, in the order of the environments.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub(super) relays: Vec<RelayRow>,
     /// The receiver's machine, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_host: Option<Host>,
@@ -44,6 +47,7 @@ impl Document {
             schema: SCHEMA.to_owned(),
             host: Host::here(),
             devices: Vec::new(),
+            relays: Vec::new(),
             peer_host: None,
             plan: None,
             results: Vec::new(),
@@ -72,12 +76,18 @@ impl Document {
 pub(super) struct Row {
     pub(super) workload: Workload,
     pub(super) protocol: String,
+    /// The congestion control that it names to the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) congestion: Option<String>,
     pub(super) placement: Placement,
     pub(super) links: usize,
     /// Per link; null where unthrottled.
     pub(super) rate_mbit: Vec<Option<u32>>,
     /// Per link.
     pub(super) loss_percent: Vec<f64>,
+    /// Per link, each way; empty where nothing is delayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) delay_ms: Vec<f64>,
     pub(super) size: usize,
     pub(super) wait: WaitMode,
     #[serde(flatten)]
@@ -107,6 +117,9 @@ pub(super) struct Row {
     /// Of `openloop`, from sending instead of from when a message was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) raw_latency_us: Option<Latency>,
+    /// Of `lone`: the least that the links allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ideal: Option<Ideal>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gaps>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,13 +166,14 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 19] = [
+pub(super) const CONDITIONS: [&str; 21] = [
     "workload",
     "protocol",
     "placement",
     "links",
     "rate_mbit",
     "loss_percent",
+    "delay_ms",
     "size",
     "wait",
     "offer",
@@ -170,6 +184,7 @@ pub(super) const CONDITIONS: [&str; 19] = [
     "senders",
     "members",
     "member_ports",
+    "beside",
     "class",
     "send",
     "socket_buffer_max",
@@ -182,10 +197,13 @@ impl Row {
         let Self {
             workload,
             protocol,
+            // The protocol's name says which.
+            congestion: _,
             placement,
             links,
             rate_mbit,
             loss_percent,
+            delay_ms,
             size,
             wait,
             load,
@@ -200,6 +218,7 @@ impl Row {
             latency_us: _,
             histogram_ns: _,
             raw_latency_us: _,
+            ideal: _,
             gaps: _,
             cuts: _,
             calm_lateness_us: _,
@@ -223,29 +242,19 @@ impl Row {
             failed: _,
             notes: _,
         } = self;
-        let LoadRow { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports } =
-            load;
-        let values = [
+        let before = [
             json!(workload),
             json!(protocol),
             json!(placement),
             json!(links),
             json!(rate_mbit),
             json!(loss_percent),
+            if delay_ms.is_empty() { Value::Null } else { json!(delay_ms) },
             json!(size),
             json!(wait),
-            json!(offer),
-            json!(arrivals_per_s),
-            json!(streams),
-            json!(pairs),
-            json!(direction),
-            json!(senders),
-            json!(members),
-            json!(member_ports),
-            json!(class),
-            json!(send),
-            json!(socket_buffer_max),
         ];
+        let behind = [json!(class), json!(send), json!(socket_buffer_max)];
+        let values = before.into_iter().chain(load.conditions()).chain(behind);
         CONDITIONS.into_iter().zip(values).collect()
     }
 
@@ -277,6 +286,9 @@ pub(super) struct LoadRow {
     /// Ports of each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) member_ports: Option<u32>,
+    /// What went beside the questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<BesideKind>,
 }
 
 impl LoadRow {
@@ -290,8 +302,26 @@ impl LoadRow {
             Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
             Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
             Load::Senders(count) => Self { senders: Some(count), ..none },
+            Load::BesideBulk => Self { beside: Some(BesideKind::Bulk), ..none },
             Load::Members(count, ports) => Self { members: Some(count), member_ports: Some(ports), ..none },
         }
+    }
+
+    /// Its part of [`CONDITIONS`].
+    fn conditions(&self) -> [Value; 9] {
+        let Self { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports, beside } =
+            self;
+        [
+            json!(offer),
+            json!(arrivals_per_s),
+            json!(streams),
+            json!(pairs),
+            json!(direction),
+            json!(senders),
+            json!(members),
+            json!(member_ports),
+            json!(beside),
+        ]
     }
 
     /// The same for a person; empty for what goes without saying.
@@ -314,7 +344,8 @@ impl LoadRow {
                 if self.member_ports == Some(1) { "port" } else { "ports" },
             ),
         ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        let beside = self.beside.map(|BesideKind::Bulk| "beside bulk".to_owned());
+        parts.into_iter().chain([beside]).flatten().collect::<Vec<_>>().join(" ")
     }
 }
 

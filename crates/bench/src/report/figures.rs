@@ -9,7 +9,7 @@ use crate::memory::MemoryUse;
 use crate::netns::Direction;
 use crate::run::Sample;
 use crate::stats::{Spread, nearest_rank};
-use crate::workload::Histogram;
+use crate::workload::{Histogram, LoneTimes};
 
 /// Gaps over all cuts of one kind, in ms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,6 +95,19 @@ pub(super) struct Sharing {
     pub(super) most_mbps: Spread,
 }
 
+/// The least time that the links allow a lone message, and how its time stands to that.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ideal {
+    /// Of one small message, which is part of it.
+    pub(super) base_us: Spread,
+    pub(super) ideal_us: Spread,
+    /// The time by the least time.
+    pub(super) to_ideal: Spread,
+    /// Messages timed in all repetitions, and those of them that found a bucket that was not empty.
+    pub(super) messages: u64,
+    pub(super) not_emptied: u64,
+}
+
 /// What waiting costs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Idle {
@@ -177,6 +190,19 @@ pub(super) fn stalls<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<St
         count: all.iter().map(|stalls| stalls.count).sum(),
         longest_ms: ms(all.iter().map(|stalls| stalls.longest_ns).max().unwrap_or(0)),
         sum_ms: ms(all.iter().map(|stalls| stalls.sum_ns).sum()),
+    })
+}
+
+pub(super) fn ideal<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Ideal> {
+    let all: Vec<Option<&LoneTimes>> = samples.map(|sample| sample.sender.lone.as_ref()).collect();
+    let spread = |value: fn(&LoneTimes) -> f64| Spread::over(all.iter().map(|times| times.map(value)));
+    let sum = |value: fn(&LoneTimes) -> u64| all.iter().flatten().map(|times| value(times)).sum();
+    Some(Ideal {
+        base_us: spread(|times| times.base_ns / 1e3)?,
+        ideal_us: spread(|times| times.ideal_ns / 1e3)?,
+        to_ideal: spread(|times| times.to_ideal)?,
+        messages: sum(|times| times.messages),
+        not_emptied: sum(|times| times.not_emptied),
     })
 }
 

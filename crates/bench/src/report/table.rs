@@ -6,6 +6,7 @@ use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
 use crate::host::{DeviceRow, Host};
+use crate::run::RelayRow;
 use crate::stats::{Ratio, Spread};
 use crate::workload::Workload;
 
@@ -19,6 +20,7 @@ pub(super) fn render(document: &Document) -> String {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
     }
     devices(&mut text, &document.devices);
+    relays(&mut text, &document.relays);
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
@@ -73,6 +75,21 @@ fn devices(text: &mut String, rows: &[DeviceRow]) {
     }
 }
 
+/// What the relay of delayed links really does.
+fn relays(text: &mut String, rows: &[RelayRow]) {
+    for row in rows {
+        let limit = if row.is_limit() { ": less than the link's rate, so it is the limit" } else { "" };
+        let _ = writeln!(
+            text,
+            "{}: delayed by {} ms each way by a relay: 64 bytes take {} ms there and back, and it carries {} Mbit/s{limit}",
+            row.link,
+            row.delay_ms,
+            short(row.round_trip_ms),
+            short(row.carries_mbps)
+        );
+    }
+}
+
 fn machine(host: &Host) -> String {
     format!("{}, {} cores of {}, load {}\n", host.kernel, host.cores, host.cpu, host.load_1min)
 }
@@ -123,6 +140,20 @@ fn load_details(text: &mut String, row: &Row) {
             "{} {}: from sending instead of from when it was due p50 {p50} p99 {p99} max {max} us",
             row.protocol,
             conditions(row)
+        );
+    }
+    if let Some(ideal) = &row.ideal {
+        let [base, least, ratio] =
+            [&ideal.base_us, &ideal.ideal_us, &ideal.to_ideal].map(|spread| short(spread.median));
+        let _ = writeln!(
+            text,
+            "{} {} {} B: the links allow {least} us, of which {base} us for any message: {ratio} times that; \
+             {} of {} messages found a bucket that was not empty",
+            row.protocol,
+            conditions(row),
+            row.size,
+            ideal.not_emptied,
+            ideal.messages
         );
     }
     if let Some(sharing) = &row.sharing {
@@ -201,7 +232,11 @@ const HEADING: [&str; 9] = [
 
 fn cells(row: &Row) -> Vec<String> {
     let (figure, unit) = match (&row.latency_us, &row.idle, row.workload) {
-        (Some(latency), _, _) => (Some(&latency.p50), format!("us p50, p99 {}", short(latency.p99.median))),
+        (Some(latency), _, _) => {
+            let bulk = row.throughput_mbps.as_ref().filter(|_| row.load.beside.is_some());
+            let bulk = bulk.map_or(String::new(), |bulk| format!(", bulk {} Mbit/s", short(bulk.median)));
+            (Some(&latency.p50), format!("us p50, p99 {}{bulk}", short(latency.p99.median)))
+        }
         (_, Some(idle), _) => (Some(&idle.cpu_percent.sender), "% CPU".to_owned()),
         (_, _, Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),
         (_, _, Workload::Multicast) => {
@@ -213,7 +248,7 @@ fn cells(row: &Row) -> Vec<String> {
     let number = |value: fn(&Spread) -> f64| figure.map_or("-".to_owned(), |spread| short(value(spread)));
     let cpu = row.cpu_s_per_gb.as_ref();
     vec![
-        row.protocol.clone(),
+        protocol(row),
         conditions(row),
         row.size.to_string(),
         format!("{} {unit}", number(|spread| spread.median)),
@@ -223,6 +258,16 @@ fn cells(row: &Row) -> Vec<String> {
         format!("{} {} {} {}", row.lost, row.duplicated, row.reordered, row.damaged),
         row.limited_by.as_deref().unwrap_or("-").to_owned(),
     ]
+}
+
+/// The protocol, with its congestion control where the name does not say it.
+fn protocol(row: &Row) -> String {
+    match &row.congestion {
+        Some(congestion) if !row.protocol.ends_with(congestion.as_str()) => {
+            format!("{} ({congestion})", row.protocol)
+        }
+        _ => row.protocol.clone(),
+    }
 }
 
 pub(super) fn conditions(row: &Row) -> String {
@@ -245,12 +290,14 @@ pub(super) fn conditions(row: &Row) -> String {
     let lossy = row.loss_percent.iter().any(|&percent| percent > 0.0);
     let losses: Vec<String> = row.loss_percent.iter().map(ToString::to_string).collect();
     let loss = if lossy { format!(" loss {}%", losses.join("+")) } else { String::new() };
+    let delays: Vec<String> = row.delay_ms.iter().map(ToString::to_string).collect();
+    let delay = if delays.is_empty() { String::new() } else { format!(" delay {} ms", delays.join("+")) };
     let class = match row.class {
         Some(FlowClass::Urgent) => " urgent",
         Some(FlowClass::Bulk) => " bulk",
         Some(FlowClass::Normal) | None => "",
     };
-    format!("{placement} {}{loss}{class} {wait}", rates.join("+"))
+    format!("{placement} {}{loss}{delay}{class} {wait}", rates.join("+"))
 }
 
 /// Four significant digits are as many as any figure here deserves.

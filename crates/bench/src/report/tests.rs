@@ -8,6 +8,8 @@ use crate::control::SideReport;
 use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::protocol::find;
+use crate::run::RelayRow;
+use crate::workload::LoneTimes;
 
 fn parsed(report: &Report) -> Value {
     let value: Value = serde_json::from_str(&report.json()).expect("a report is always valid JSON");
@@ -82,6 +84,19 @@ fn fields_without_meaning_are_absent() {
 }
 
 #[test]
+fn a_congestion_control_is_told_where_the_name_does_not_say_it() {
+    let mut report = Report::new();
+    for protocol in ["mptcp", "mptcp-bbr", "udp"] {
+        report.add(series("stream", protocol, vec![stream_sample(950)]));
+    }
+    let table = report.table();
+    assert!(table.contains("\nmptcp (cubic) ") && table.contains("\nmptcp-bbr  "), "{table}");
+    let results = &parsed(&report)["results"];
+    assert_eq!((&results[0]["congestion"], &results[1]["congestion"]), (&"cubic".into(), &"bbr".into()));
+    assert!(results[2].get("congestion").is_none());
+}
+
+#[test]
 fn a_disturbed_sample_and_an_impossible_figure_are_marked() {
     let mut report = Report::new();
     report.add(series("stream --rate 1000", "tcp-cubic", vec![stream_sample(1500)]));
@@ -112,6 +127,76 @@ fn latency_comes_from_the_histograms_of_the_sender() {
     let max = row["latency_us"]["max"]["median"].as_f64().unwrap();
     assert!((p50 - 10.0).abs() < 0.02 && (max - 50.0).abs() < 0.1, "{p50} {max}");
     assert!(row.get("throughput_mbps").is_none() && row.get("cpu_s_per_gb").is_none());
+}
+
+#[test]
+fn questions_beside_bulk_tell_their_times_and_its_rate_in_one_row() {
+    let sender = SideReport {
+        window_ns: 1_000_000_000,
+        messages: 100,
+        rtt_ns: vec![(300_000, 99), (900_000, 1)],
+        ..SideReport::default()
+    };
+    let lost = CheckCounts { lost: 2, ..CheckCounts::default() };
+    let mut receiver = stream_sample(940).receiver;
+    receiver.bulk_counts = Some(lost);
+    let mut report = Report::new();
+    let line = "pingpong --beside bulk --class urgent --rate 1000";
+    report.add(series(line, "polyrail", vec![Sample { sender, receiver, ..Sample::default() }]));
+    let row = &parsed(&report)["results"][0];
+    assert_eq!((&row["beside"], &row["class"], &row["lost"]), (&"bulk".into(), &"urgent".into(), &2.into()));
+    assert_eq!(row["throughput_mbps"]["median"], 940.0);
+    let table = report.table();
+    assert!(table.contains("us p50, p99 300.0, bulk 940.0 Mbit/s"), "{table}");
+    assert!(table.contains("inter 1000 urgent block beside bulk"), "{table}");
+}
+
+#[test]
+fn a_delayed_link_is_a_condition_and_its_relay_is_told_of() {
+    let mut report = Report::new();
+    let (delayed, plain) = ("stream --links 2 --rate 1000 --delay 0:20", "stream --links 2 --rate 1000");
+    report.add(series(delayed, "polyrail", vec![stream_sample(900)]));
+    report.add(series(plain, "tcp-cubic", vec![stream_sample(900)]));
+    let (link, rate_mbit) = ("l1".to_owned(), Some(1_000));
+    report.add_relay(RelayRow { link, delay_ms: 20.0, round_trip_ms: 40.3, carries_mbps: 700.0, rate_mbit });
+    report.conclude(&[]);
+    let value = parsed(&report);
+    assert_eq!(value["results"][0]["delay_ms"], serde_json::json!([0.0, 20.0]));
+    assert!(value["results"][1].get("delay_ms").is_none());
+    assert_eq!(value["ratios"].as_array().unwrap().len(), 0, "other delays are not compared");
+    assert_eq!(value["relays"][0]["carries_mbps"], 700.0);
+    let table = report.table();
+    assert!(
+        table.contains("inter 1000+1000 delay 0+20 ms spin") && table.contains("it is the limit"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_lone_message_has_a_ratio_to_what_the_links_allow() {
+    let sample = |to_ideal: f64| {
+        let times =
+            LoneTimes { messages: 9, base_ns: 10_000.0, ideal_ns: 500_000.0, to_ideal, not_emptied: 1 };
+        let sender = SideReport { rtt_ns: vec![(600_000, 9)], lone: Some(times), ..SideReport::default() };
+        Sample { sender, ..Sample::default() }
+    };
+    let mut report = Report::new();
+    report.add(series("lone", "polyrail", [1.2, 1.1, 1.4].map(sample).to_vec()));
+    report.conclude(&[]);
+    let value = parsed(&report);
+    let (row, ratio) = (&value["results"][0], &value["ratios"][0]);
+    assert_eq!(
+        (&row["ideal"]["ideal_us"]["median"], &row["ideal"]["base_us"]["low"]),
+        (&500.0.into(), &10.0.into())
+    );
+    assert_eq!((&row["ideal"]["messages"], &row["ideal"]["not_emptied"]), (&27.into(), &3.into()));
+    let p50 = row["latency_us"]["p50"]["median"].as_f64().unwrap();
+    assert!((p50 - 600.0).abs() < 1.0, "{p50}");
+    assert_eq!((&ratio["median"], &ratio["pairs"]), (&1.2.into(), &3.into()));
+    assert!(ratio["name"].as_str().unwrap().starts_with("polyrail/ideal latency (lone inter 2 links"));
+    assert!(
+        report.table().contains("the links allow 500.0 us, of which 10.00 us for any message: 1.200 times")
+    );
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Live {
         let figure = match (&sample.error, workload) {
             (Some(error), _) => error.clone(),
             (None, workload) if workload.has_latency() => {
-                let report = if workload.times_answers() { &sample.sender } else { &sample.receiver };
+                let report = if workload.is_timed_by_sender() { &sample.sender } else { &sample.receiver };
                 let p50 = crate::workload::Histogram::from_buckets(&report.rtt_ns).quantile_us(0.5);
                 format!("p50 {:.1} us", p50.unwrap_or(0.0))
             }

@@ -145,6 +145,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         class: FlowClass::Normal,
         prompt: false,
         flow: 0,
+        cut: false,
         member_ports: 0,
         far: None,
     }
@@ -164,6 +165,7 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
         pace: None,
         flows: 1,
         beside: None,
+        lone: None,
         clock_offset_ns: 0,
     }
 }

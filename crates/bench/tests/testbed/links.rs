@@ -53,6 +53,32 @@ pub fn three_nodes_share_each_link() {
     assert!(!namespaces().contains(&prefix));
 }
 
+pub fn a_delayed_link_takes_its_time_and_can_be_cut() {
+    let delayed = LinkSpec { delay_us: 30_000, ..LinkSpec::default() };
+    let spec = Spec::pair(name("delayed"), vec![LinkSpec::default(), delayed]);
+    let mut testbed = Testbed::create(spec).expect("testbed");
+    assert!(reaches(&testbed, 0, 1, 0));
+    let begun = std::time::Instant::now();
+    assert!(reaches(&testbed, 1, 0, 1));
+    // At least once there and once back, however quick the machine.
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(60));
+    for direction in [Direction::Into, Direction::OutOf, Direction::Both] {
+        testbed.black_hole(1, 0, direction, true).expect("hole");
+        assert!(!reaches(&testbed, 0, 1, 1), "{direction:?}");
+        testbed.black_hole(1, 0, direction, false).expect("end of the hole");
+        assert!(reaches(&testbed, 0, 1, 1), "after {direction:?}");
+    }
+    testbed.carrier(1, 0, false).expect("carrier");
+    assert!(!reaches(&testbed, 0, 1, 1));
+    testbed.carrier(1, 0, true).expect("carrier");
+    while !reaches(&testbed, 0, 1, 1) {}
+    let prefix = format!("pr-{}", testbed.spec().name);
+    let relay = testbed.relay_pid().expect("a relay");
+    testbed.down().expect("down");
+    assert!(!namespaces().contains(&prefix));
+    assert!(!std::path::Path::new(&format!("/proc/{relay}")).exists(), "the relay has ended");
+}
+
 pub fn another_process_finds_and_removes_a_testbed() {
     let name = name("kept");
     let spec = Spec::pair(name.clone(), vec![LinkSpec::default()]);

@@ -75,6 +75,57 @@ pub fn what_goes_to_several_is_with_every_port_once_and_in_order() {
     }
 }
 
+pub fn a_lone_message_is_held_against_what_its_links_allow() {
+    let rows = rows("lone --protocol polyrail,tcp-cubic,mptcp,udp --rate 200:50 --size 64K --wait block");
+    let protocols: Vec<&str> = rows.iter().filter_map(|row| row["protocol"].as_str()).collect();
+    assert_eq!(protocols, ["polyrail", "tcp-cubic", "mptcp"], "a message that may be lost is not waited for");
+    for row in &rows {
+        let (ideal, base) = (median(row, "ideal.ideal_us"), median(row, "ideal.base_us"));
+        assert!(ideal >= base && base > 0.0 && median(row, "ideal.to_ideal") > 0.0, "{row:#}");
+        assert!(row["ideal"]["messages"].as_u64() > Some(0), "{row:#}");
+        // However long the machine was away: a quarter of a full bucket at most was left of 64 KiB.
+        let one_link = row["protocol"] == "tcp-cubic";
+        if row["ideal"]["not_emptied"] == 0 {
+            let mbit = if one_link { 200.0 } else { 250.0 };
+            let least = (65_536.0 - if one_link { 32_768.0 } else { 65_536.0 }) * 8.0 / mbit;
+            assert!(ideal - base >= least, "{row:#}");
+        }
+    }
+}
+
+pub fn what_a_relay_does_is_told_beside_what_goes_over_it() {
+    let line = "pingpong --protocol polyrail,tcp-nodelay --rate 200 --delay 4 --wait block";
+    let document = bench(&format!("{line} --duration 0.2 --warmup 0.05 --repeat 1"));
+    let relay = &document["relays"][0];
+    assert_eq!((&relay["link"], &relay["delay_ms"]), (&"l0".into(), &4.0.into()));
+    // By buckets of three digits.
+    assert!(relay["round_trip_ms"].as_f64() >= Some(7.99), "{relay:#}");
+    assert!(relay["carries_mbps"].as_f64() > Some(0.0), "{relay:#}");
+    for row in document["results"].as_array().expect("results") {
+        assert_eq!(row["delay_ms"], serde_json::json!([4.0]));
+        // By buckets of three digits.
+        assert!(median(row, "latency_us.p50") >= 7_990.0, "{row:#}");
+    }
+    // Both subflows join, though the second asks when the first has long been accepted.
+    let line = "stream --protocol mptcp --links 2 --rate 20 --delay 4 --wait block --repeat 1";
+    let both = |_| {
+        median(&bench(&format!("{line} --duration 1 --warmup 1"))["results"][0], "throughput_mbps") > 22.0
+    };
+    // One that was refused never joins; a machine that is away for half of a window may hide one that did.
+    assert!((0..5).any(both), "one link of 20 Mbit/s was all");
+}
+
+pub fn questions_are_answered_beside_bulk() {
+    let rows =
+        rows("pingpong --beside bulk --class urgent --protocol polyrail,tcp-bbr,mptcp --links 2 --rate 200");
+    assert_eq!(rows.len(), 3, "{rows:#?}");
+    for row in &rows {
+        assert_eq!(row["beside"], "bulk");
+        assert!(median(row, "latency_us.p99") > 0.0 && median(row, "throughput_mbps") > 0.0, "{row:#}");
+    }
+    assert_eq!((&rows[0]["class"], rows[1].get("class")), (&"urgent".into(), None), "TCP has none");
+}
+
 pub fn messages_at_a_fixed_rate_are_timed_from_when_they_were_due() {
     let rows = rows("openloop --protocol polyrail,tcp-nodelay --arrivals 500,2000 --wait block");
     let rates: Vec<u64> = rows.iter().filter_map(|row| row["arrivals_per_s"].as_u64()).collect();

@@ -33,18 +33,22 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 25] = tests![
+const TESTS: [Test; 29] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
     links::carrier_is_lost_and_comes_back,
     links::a_black_hole_swallows_only_its_direction,
     links::three_nodes_share_each_link,
+    links::a_delayed_link_takes_its_time_and_can_be_cut,
+    loads::what_a_relay_does_is_told_beside_what_goes_over_it,
     links::another_process_finds_and_removes_a_testbed,
     loads::pairs_share_a_link_and_each_gets_some,
     loads::links_are_added_one_by_one,
     loads::senders_answer_one_receiver_together,
     loads::what_goes_to_several_is_with_every_port_once_and_in_order,
+    loads::a_lone_message_is_held_against_what_its_links_allow,
+    loads::questions_are_answered_beside_bulk,
     loads::messages_at_a_fixed_rate_are_timed_from_when_they_were_due,
     loads::what_is_offered_and_what_is_received_are_two_figures,
     loads::streams_go_side_by_side_and_buffers_are_set,

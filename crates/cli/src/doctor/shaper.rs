@@ -83,7 +83,8 @@ mod tests {
 
     fn with(kind: QdiscKind, parent: Option<(u16, u16)>, drops: u32) -> Vec<Finding> {
         let mut picture = planted::sound();
-        picture.machine.interfaces[1].qdiscs = vec![Qdisc { interface_index: 3, parent, kind, drops }];
+        picture.machine.interfaces[1].qdiscs =
+            vec![Qdisc { interface_index: 3, parent, kind, drops, passed_bytes: 0, waiting_bytes: 0 }];
         check(&picture)
     }
 

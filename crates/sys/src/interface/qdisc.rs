@@ -13,6 +13,7 @@ const ROOT: u32 = 0xffff_ffff;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -31,6 +32,10 @@ pub struct Qdisc {
     pub kind: QdiscKind,
     /// Packets that it has dropped.
     pub drops: u32,
+    /// Bytes that have left it, headers of all packets that a large segment will become among them.
+    pub passed_bytes: u64,
+    /// Bytes that wait in it.
+    pub waiting_bytes: u32,
 }
 
 /// What a queueing discipline does, of those that are looked at.
@@ -74,7 +79,7 @@ pub fn qdiscs() -> io::Result<Vec<Qdisc>> {
 
 fn qdisc(body: &[u8]) -> Option<Qdisc> {
     let (interface_index, parent) = (u32_at(body, 4)?, u32_at(body, 12)?);
-    let (mut name, mut options, mut drops) = (String::new(), &[][..], 0);
+    let (mut name, mut options, mut statistics) = (String::new(), &[][..], &[][..]);
     for (kind, value) in attributes(body.get(QDISC_BYTES..)?) {
         match kind {
             TCA_KIND => {
@@ -82,18 +87,26 @@ fn qdisc(body: &[u8]) -> Option<Qdisc> {
                 name = String::from_utf8_lossy(&value[..end]).into_owned();
             }
             TCA_OPTIONS => options = value,
-            TCA_STATS2 => drops = queue_drops(value).unwrap_or(0),
+            TCA_STATS2 => statistics = value,
             _ => {}
         }
     }
     let parent = (parent != ROOT).then_some(((parent >> 16) as u16, parent as u16));
     let kind = kind_of(&name, options).unwrap_or(QdiscKind::Other(name));
-    Some(Qdisc { interface_index, parent, kind, drops })
+    // Of the queue's counters the second number is bytes that wait, the third packets dropped.
+    let (waiting_bytes, drops) = (queue_counter(statistics, 4), queue_counter(statistics, 8));
+    let passed_bytes = passed_bytes(statistics).unwrap_or(0);
+    Some(Qdisc { interface_index, parent, kind, drops, passed_bytes, waiting_bytes })
 }
 
-/// Packets dropped, the third number of the queue's counters.
-fn queue_drops(value: &[u8]) -> Option<u32> {
-    attributes(value).find(|(kind, _)| *kind == TCA_STATS_QUEUE).and_then(|(_, queue)| u32_at(queue, 8))
+fn queue_counter(value: &[u8], at: usize) -> u32 {
+    let queue = attributes(value).find(|(kind, _)| *kind == TCA_STATS_QUEUE);
+    queue.and_then(|(_, queue)| u32_at(queue, at)).unwrap_or(0)
+}
+
+/// Bytes passed, the first number of the basic counters.
+fn passed_bytes(value: &[u8]) -> Option<u64> {
+    attributes(value).find(|(kind, _)| *kind == TCA_STATS_BASIC).and_then(|(_, basic)| u64_at(basic, 0))
 }
 
 fn kind_of(name: &str, options: &[u8]) -> Option<QdiscKind> {
@@ -141,8 +154,9 @@ mod tests {
         let mut fixed = [0; QDISC_BYTES];
         fixed[4] = 3;
         fixed[12..16].copy_from_slice(&parent.to_ne_bytes());
-        let queue = [0, 0, 9].map(u32::to_ne_bytes).concat();
-        let statistics = attribute(TCA_STATS_QUEUE, &queue);
+        let queue = [2, 2_500, 9].map(u32::to_ne_bytes).concat();
+        let mut statistics = attribute(TCA_STATS_BASIC, &70_000u64.to_ne_bytes());
+        statistics.extend(attribute(TCA_STATS_QUEUE, &queue));
         let bytes = request(
             libc::RTM_NEWQDISC,
             &fixed,
@@ -165,6 +179,7 @@ mod tests {
             limit_bytes: 200_000,
         };
         assert_eq!((found.interface_index, found.parent, found.drops), (3, None, 9));
+        assert_eq!((found.passed_bytes, found.waiting_bytes), (70_000, 2_500));
         assert_eq!(found.kind, bucket(125_000_000, 65_536));
         let mut options = attribute(TCA_TBF_RATE64, &10_000_000_000u64.to_ne_bytes());
         options.extend(attribute(TCA_TBF_PARMS, &parameters));

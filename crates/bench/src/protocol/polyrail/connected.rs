@@ -49,6 +49,10 @@ impl Protocol for Connected {
         true
     }
 
+    fn packet_payload(&self) -> usize {
+        super::PACKET_PAYLOAD
+    }
+
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
         Ok(Box::new(Listening::open(setup)?))
     }
