@@ -217,6 +217,8 @@ impl Engine {
             bindings_refused,
             repeated_opening,
             opening,
+            bearers_refused,
+            links_refused,
         } = *self.node.drops();
         [
             ("malformed", malformed),
@@ -238,6 +240,8 @@ impl Engine {
             ("bindings-refused", bindings_refused),
             ("repeated-opening", repeated_opening),
             ("opening", opening),
+            ("bearers-refused", bearers_refused),
+            ("links-refused", links_refused),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]
         .into_iter()

@@ -69,7 +69,7 @@ impl Session {
                 self.repeat(&mut items, index);
                 let next = self.links[index].sent.next() as u32;
                 // The peer finds out by itself too; what it does not confirm must not pile up.
-                if self.control.has_room() {
+                if self.control.has_room() && !self.is_told_of(change.why) {
                     self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
                 }
             }
