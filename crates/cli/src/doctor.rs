@@ -64,7 +64,7 @@ const EXAMPLE: &str = "Example: polyrail doctor beta --control /run/polyrail/alp
 Ends with 1 if there is an error or a warning among the findings, with 0 if not.";
 
 /// Every check.
-const CHECKS: [fn(&Picture) -> Vec<Finding>; 16] = [
+const CHECKS: [fn(&Picture) -> Vec<Finding>; 17] = [
     place::check,
     changed::check,
     buffers::check,
@@ -77,6 +77,7 @@ const CHECKS: [fn(&Picture) -> Vec<Finding>; 16] = [
     life::check_bearers,
     life::check_links,
     life::check_peers,
+    life::check_lost,
     mtu::check,
     loss::check,
     missing::check,

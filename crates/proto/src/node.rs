@@ -317,15 +317,14 @@ impl Node {
         let index = match session.link_index(header.link) {
             Some(index) => index,
             None => {
-                let Some(index) =
-                    handshake::join_unknown(session, now, bearer, from, packet, &self.bearers, &self.config)
-                else {
+                let Some(index) = self.join_unknown(now, slot, source, packet, store) else {
                     self.drops.unknown_link += 1;
                     return;
                 };
                 index
             }
         };
+        let Some(session) = &mut self.slots[slot].session else { return };
         let spec = &session.links[index].spec;
         if spec.bearer != bearer || spec.to != *from {
             self.drops.unknown_link += 1;

@@ -167,6 +167,28 @@ fn a_session_goes_on_when_all_bearers_of_a_node_are_replaced() {
 }
 
 #[test]
+fn a_session_goes_on_when_a_bearer_comes_back_with_its_address_and_another_number() {
+    for host in 0..2 {
+        let mut flows = Flows::start();
+        let session = flows.world.hosts[0].session_with(IDS[1]).unwrap().index;
+        flows.remove(0, 0);
+        flows.until(|world| joined_by(world, &[1]));
+        for _ in 0..5 {
+            // Each end believes that the other has the bearer of before.
+            flows.remove(host, 1);
+            flows.remove(1 - host, 1);
+            flows.run(20, |_| true);
+            flows.add(host, 1);
+            flows.run(20, |_| true);
+            flows.add(1 - host, 1);
+            flows.until(|world| joined_by(world, &[1]));
+        }
+        assert_eq!(flows.world.hosts[0].session_with(IDS[1]).unwrap().index, session);
+        flows.finish();
+    }
+}
+
+#[test]
 fn a_number_that_is_used_again_with_another_address_closes_the_links_of_before() {
     let mut flows = Flows::start();
     // What says that it is gone is lost with everything else for a while.

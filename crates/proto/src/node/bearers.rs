@@ -179,7 +179,7 @@ impl Node {
     }
 
     /// Subscribers hear of links that are no more.
-    fn tell_links_closed(&mut self, node: NodeId, closed: &[(LinkId, BearerId)]) {
+    pub(super) fn tell_links_closed(&mut self, node: NodeId, closed: &[(LinkId, BearerId)]) {
         if closed.is_empty() || self.subscriptions.is_empty() {
             return;
         }

@@ -1,12 +1,11 @@
 //! Opening sessions and their links (protocol.md §3.2, §6.1, §6.3).
 
-use super::{Bearer, Node};
+use super::{Bearer, Node, Source};
 use crate::address::MediaAddress;
-use crate::config::Config;
 use crate::id::{BearerId, Incarnation, LinkId, NodeId, SessionId};
 use crate::limits;
 use crate::link::LinkSpec;
-use crate::session::Session;
+use crate::session::{Cx, Session};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire::{self, Close, Frame, Frames, Header, Hello, PacketType, ProbeKind, Reset};
@@ -426,6 +425,40 @@ impl Node {
         }
     }
 
+    /// A packet on a link that we do not know: if it asks to join, the link is made (protocol.md §6.3), in the place of one over
+    /// the same bearers that the initiator has closed.
+    pub(super) fn join_unknown(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        source: &Source<'_>,
+        packet: &[u8],
+        store: &mut dyn Store,
+    ) -> Option<usize> {
+        let session = self.slots[slot].session.as_mut()?;
+        let header = Header::parse(packet).ok()?;
+        if session.initiator || session.is_retired(header.link) {
+            return None;
+        }
+        let join = Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES).find_map(|f| match f {
+            Ok(Frame::Probe(p)) if p.kind == ProbeKind::Join && p.about == header.link => Some(p),
+            _ => None,
+        })?;
+        if let Some(over) = session.superseded_by(header.link, source.bearer, source.from) {
+            let closed = session.close_links(cx!(self, now, store), |link| link.spec.id == over);
+            let node = session.peer.node;
+            self.tell_links_closed(node, &closed);
+        }
+        let session = self.slots[slot].session.as_mut()?;
+        if session.links.len() >= limits::LINKS_MAX || session.has_link(source.bearer, source.from) {
+            return None;
+        }
+        let peer_bearer = BearerId(join.target as u8);
+        let spec = link_spec(&self.bearers, header.link, source.bearer, source.from, peer_bearer, session)?;
+        session.add_link(now, spec, &self.config);
+        Some(session.links.len() - 1)
+    }
+
     /// "Your session does not exist here", at most every 5 ms.
     pub(super) fn send_reset(
         &mut self,
@@ -540,31 +573,4 @@ fn link_spec(
     let mtu = session.mtu_between(own.mtu, peer_bearer);
     let window = theirs.map_or(own.window, |t| t.window_bytes).max(16_384);
     Some(LinkSpec { id, bearer, peer_bearer, to: to.clone(), mtu, window, lossless: false })
-}
-
-/// A packet on a link that we do not know: if it asks to join, the link is made (protocol.md §6.3).
-pub(super) fn join_unknown(
-    session: &mut Session,
-    now: Instant,
-    bearer: BearerId,
-    from: &MediaAddress,
-    packet: &[u8],
-    bearers: &[Bearer],
-    config: &Config,
-) -> Option<usize> {
-    if session.initiator || session.links.len() >= limits::LINKS_MAX || session.has_link(bearer, from) {
-        return None;
-    }
-    let header = Header::parse(packet).ok()?;
-    let join = Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES).find_map(|f| match f {
-        Ok(Frame::Probe(p)) if p.kind == ProbeKind::Join && p.about == header.link => Some(p),
-        _ => None,
-    })?;
-    if session.is_retired(header.link) {
-        return None;
-    }
-    let peer_bearer = BearerId(join.target as u8);
-    let spec = link_spec(bearers, header.link, bearer, from, peer_bearer, session)?;
-    session.add_link(now, spec, config);
-    Some(session.links.len() - 1)
 }

@@ -95,6 +95,22 @@ impl Session {
         is_other
     }
 
+    /// Whoever asks to join tells by which of its bearers. That is news where the peer has another bearer at an address than the
+    /// one that we know of: what it says of the other one does not concern this link.
+    pub(super) fn learn_peer_bearer(&mut self, index: usize, target: u64) {
+        let bearer = BearerId(target as u8);
+        if usize::from(bearer.0) < limits::BEARERS_MAX {
+            self.links[index].spec.peer_bearer = bearer;
+        }
+    }
+
+    /// The link that the initiator has given up, if it asks for link `id` over the pair of bearers of another one: there is one
+    /// at a time, and it numbers them upwards.
+    pub(crate) fn superseded_by(&self, id: LinkId, bearer: BearerId, from: &MediaAddress) -> Option<LinkId> {
+        let over = |link: &&Link| link.spec.bearer == bearer && link.spec.to == *from && link.spec.id < id;
+        self.links.iter().find(over).map(|link| link.spec.id).filter(|_| !self.initiator)
+    }
+
     /// The largest packet of a link over `bearer`, which takes `own` bytes, to a bearer of the peer's.
     pub(crate) fn mtu_between(&self, own: u16, peer_bearer: BearerId) -> u16 {
         let theirs = self.peer.bearers.iter().find(|b| b.bearer == peer_bearer);

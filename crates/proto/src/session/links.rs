@@ -119,6 +119,9 @@ impl Session {
             stall_us: 0,
             size: probe.size,
         };
+        if probe.kind == ProbeKind::Join && about == index {
+            self.learn_peer_bearer(index, probe.target);
+        }
         let carrying = &mut self.links[index];
         if probe.kind == ProbeKind::Join || probe.kind == ProbeKind::State {
             if carrying.replies.is_full() {
