@@ -152,6 +152,9 @@ field("uint32", "probe.stall_us", "Stalls (us)")
 field("uint16", "link_set.link", "Link")
 field("uint8", "link_set.status", "Status", base.DEC, LINK_STATUS)
 field("uint32", "link_set.number", "Number of the next packet (low half)")
+field("uint8", "bearer_set.bearer", "Bearer")
+field("uint8", "bearer_set.there", "It is", base.DEC, { [0] = "gone", "there" })
+field("uint8", "bearer_set.address_bytes", "Bytes of its address")
 field("uint16", "close.reason", "Reason", base.DEC, CLOSE_REASONS)
 -- Connections and messages to several, §4.15 to §4.18; what was read, §4.19; reserved layouts, §4.20.
 field("uint32", "posted.channel", "Channel")
@@ -320,6 +323,7 @@ end
 local ALLOWED = {
     ["bearer.tx_state"] = at_most(3), ["bearer.rx_state"] = at_most(3), ["refuse.reason"] = between(1, 3),
     ["reject.reason"] = at_most(3),
+    ["bearer_set.bearer"] = at_most(15), ["bearer_set.there"] = at_most(1), ["bearer_set.address_bytes"] = at_most(24),
     ["link_set.status"] = at_most(3), ["granted"] = at_most_64(MESSAGE_MAX), ["done"] = at_most_64(MESSAGE_MAX),
     ["ack.largest"] = at_most_64(PACKET_MAX), ["probe.last_rx"] = at_most_64(PACKET_MAX),
     ["probe.next_tx"] = at_most_64(MESSAGE_MAX), ["bindings.origin"] = somebody, ["node"] = somebody,
@@ -502,6 +506,15 @@ local function name_digest(c, flags)
     if flags:bitfield(6, 2) == 3 then c:fault("value", c.start + 1) end
 end
 
+local function bearer_set(c, _, len)
+    if len ~= 48 then return c:fault("frame length", c.start + 2) end
+    if c.at + 24 > c.tvb:len() then return end
+    if c.tvb(c.start + 9, 1):uint() == 0 then expect_zero(c.tvb, c.tree, c.start + 10, c.start + 17) end
+    local bytes = math.min(c.tvb(c.start + 16, 1):uint(), 24)
+    if bytes > 0 then add_address(c.tree, c.tvb(c.start + 24, bytes)) end
+    expect_zero(c.tvb, c.tree, c.start + 24 + bytes, c.start + 48)
+end
+
 local function multicast(c, flags, len)
     local offset, tagged = c.tvb(c.start + 28, 4):le_uint(), flags:bitfield(4, 1) == 1
     if tagged and offset ~= 0 then c:fault("value", c.start + 1) end
@@ -613,6 +626,10 @@ local FRAMES = {
     [0x1C] = { "LINK_SET", {
         "control", 4, "link_set.link", 2, "link_set.status", 1, "rsv", 1, "link_set.number", 4,
     }, {} },
+    [0x1D] = { "BEARER_SET", {
+        "control", 4, "bearer_set.bearer", 1, "bearer_set.there", 1, "parameter.mtu", 2, "parameter.window", 4,
+        "bearer_set.address_bytes", 1, "rsv", 7,
+    }, {}, bearer_set },
     [0x20] = { "CONNECT", {
         "control", 4, "connection", 4, "from", 4, "to", 4, "credit.messages", 4, "credit.bytes", 8,
         "service.kind", 4, "service.instance", 4,

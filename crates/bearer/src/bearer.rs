@@ -153,6 +153,10 @@ pub trait Bearer: Send {
     /// really granted is found there afterwards.
     fn set_send_buffer(&mut self, bytes: u32);
 
+    /// Takes notice that the medium takes datagrams of at most so many bytes from now on; found in
+    /// `Capabilities::mtu_bytes` afterwards. Media whose size never changes take none.
+    fn set_mtu(&mut self, _mtu_bytes: u16) {}
+
     /// What to wait on; without data where there is nothing to wait on.
     fn fds(&self) -> Descriptors;
 
@@ -214,6 +218,9 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn set_send_buffer(&mut self, bytes: u32) {
         (**self).set_send_buffer(bytes);
+    }
+    fn set_mtu(&mut self, mtu_bytes: u16) {
+        (**self).set_mtu(mtu_bytes);
     }
     fn fds(&self) -> Descriptors {
         (**self).fds()

@@ -1,7 +1,8 @@
 //! What a medium can do, as data: the core chooses train sizes, checksums and windows by it.
 
-/// Facts about one bearer. Only `segments_max` (offload fails, or works again), `lends_pages` (the kernel refuses) and
-/// `send_buffer_bytes` (after [`set_send_buffer`](crate::Bearer::set_send_buffer)) ever change.
+/// Facts about one bearer. Only `segments_max` (offload fails, or works again), `lends_pages` (the kernel refuses),
+/// `send_buffer_bytes` (after [`set_send_buffer`](crate::Bearer::set_send_buffer)) and `mtu_bytes` (after
+/// [`set_mtu`](crate::Bearer::set_mtu)) ever change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// Largest datagram payload in bytes, for example 1,472 for UDP over IPv4 on an MTU of 1,500.

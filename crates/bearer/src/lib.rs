@@ -27,4 +27,4 @@ pub use capability::Capabilities;
 pub use fault::{FaultBearer, FaultControl, Faults};
 pub use memory::{MemoryBearer, MemoryConfig, MemoryHub};
 pub use pcap::PcapBearer;
-pub use udp::{BufferShortage, UdpBearer, UdpConfig, buffer_shortages, shortages};
+pub use udp::{BufferShortage, UdpBearer, UdpConfig, buffer_shortages, datagram_bytes_max, shortages};

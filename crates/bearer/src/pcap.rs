@@ -186,6 +186,10 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
         self.inner.set_send_buffer(bytes);
     }
 
+    fn set_mtu(&mut self, mtu_bytes: u16) {
+        self.inner.set_mtu(mtu_bytes);
+    }
+
     fn fds(&self) -> Descriptors {
         self.inner.fds()
     }

@@ -40,7 +40,7 @@ use trouble::Trouble;
 /// Groups per read call. A read of one costs the same; more only pay off when datagrams come one by one.
 const GROUPS_PER_CALL: usize = 16;
 
-pub use open::{BufferShortage, UdpConfig, buffer_shortages, shortages};
+pub use open::{BufferShortage, UdpConfig, buffer_shortages, datagram_bytes_max, shortages};
 
 /// Data sockets bound to one interface's address, a beacon socket in its multicast group, and where the system allows it
 /// a packet socket for express frames.
@@ -314,6 +314,10 @@ impl Bearer for UdpBearer {
         if let Ok(granted) = self.sockets.set_send_buffer(bytes) {
             self.capabilities.send_buffer_bytes = granted;
         }
+    }
+
+    fn set_mtu(&mut self, mtu_bytes: u16) {
+        self.capabilities.mtu_bytes = mtu_bytes;
     }
 
     fn fds(&self) -> Descriptors {

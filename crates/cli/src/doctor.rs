@@ -78,6 +78,7 @@ const CHECKS: [fn(&Picture) -> Vec<Finding>; 17] = [
     life::check_bearers,
     life::check_links,
     life::check_peers,
+    life::check_lost,
     mtu::check,
     loss::check,
     bottleneck::check,

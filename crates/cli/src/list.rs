@@ -156,7 +156,7 @@ impl Noun {
                 "packets_received",
                 "packets_lost",
             ],
-            Noun::Node => &["node", "name", "state", "incarnation", "links", "links_up"],
+            Noun::Node => &["node", "name", "state", "incarnation", "links", "links_up", "lost_ago_s", "why"],
             Noun::Bearer => &[
                 "bearer",
                 "address",
@@ -166,6 +166,7 @@ impl Noun {
                 "express_frames",
                 "send_buffer_bytes",
                 "receive_buffer_bytes",
+                "why",
             ],
             Noun::Service => &["service", "scope", "node", "port"],
             Noun::Port => &[

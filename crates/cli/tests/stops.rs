@@ -10,7 +10,7 @@ mod stream;
 #[path = "nodes/world.rs"]
 mod world;
 
-use findings::{doctor, found};
+use findings::{doctor, found, until_found};
 use polyrail_bench::netns::Testbed;
 use serde_json::Value;
 use std::fs::File;
@@ -150,7 +150,11 @@ fn nodes_that_lost_each_other_by_a_stop_find_each_other_again_and_tell_of_it() {
     let met = |peers: &[&Value]| peers.len() == 1 && peers[0]["links_up"] == 2;
     sockets.iter().for_each(|socket| peers(&met, socket));
     beta.signal("STOP");
-    peers(&|peers| peers.is_empty(), &sockets[0]);
+    let lost =
+        |peers: &[&Value]| peers.len() == 1 && peers[0]["state"] == "lost" && peers[0]["name"] == "beta";
+    peers(&lost, &sockets[0]);
+    let finding = until_found(&testbed, 0, &sockets[0], "lost-node");
+    assert_eq!(finding["about"], "node beta");
     let gone = ask(&sockets[0], &["node", "show", "beta"])["show"].clone();
     assert_eq!(gone["node"]["state"], "gone", "{gone}");
     beta.signal("CONT");
@@ -162,5 +166,6 @@ fn nodes_that_lost_each_other_by_a_stop_find_each_other_again_and_tell_of_it() {
     for (node, socket) in sockets.iter().enumerate() {
         let (_, document) = doctor(&testbed, node, &["--control", socket.path()]);
         assert!(found(&document, "refused-peer").is_empty(), "{document}");
+        assert!(found(&document, "lost-node").is_empty(), "it is back: {document}");
     }
 }

@@ -1,12 +1,19 @@
-//! The one thread for everything slow: carriers, DNS, the control socket.
+//! The one thread for everything slow: carriers, interfaces that come and go, DNS, the control socket.
 //!
 //! Asking for a carrier takes a lock of the kernel's that others may hold for 20 ms, names take seconds: none of that
 //! may happen on a thread that moves messages. Results are handed to the engine in one short call.
+
+mod devices;
+mod follow;
+mod holds;
+mod plan;
 
 use crate::clock::now_ns;
 use crate::config::PeerName;
 use crate::control::Listener;
 use crate::node::Shared;
+use devices::Device;
+use follow::Follow;
 use polyrail_bearer::Address;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::interface::{self, LinkChange, LinkMonitor};
@@ -25,8 +32,6 @@ const BUSY: Duration = Duration::from_millis(1);
 /// that spins.
 const BUSY_ALONE: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(250);
-/// How long the system may take to say that it uses a carrier that is back.
-const SERVICE_WAIT_NS: u64 = 50_000_000;
 /// How often peers' names are resolved again.
 const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
 /// How long a name that gave nothing waits.
@@ -36,75 +41,24 @@ struct Attendant {
     probe: Option<UdpSocket>,
     monitor: Option<LinkMonitor>,
     devices: Vec<Device>,
+    follow: Follow,
     peers: Vec<PeerName>,
     resolve_at_ns: u64,
+    /// What peers' names resolved to last.
+    resolved: Vec<Address>,
     control: Option<Listener>,
     epoll: Epoll,
 }
 
-/// An interface that bearers use.
-struct Device {
-    name: String,
-    bearers: Vec<usize>,
-    /// Whether the engine counts on its carrier.
-    usable: bool,
-    /// Since when its carrier is back without the system saying that it uses it.
-    waiting_since_ns: Option<u64>,
-}
-
-impl Device {
-    fn new(name: String) -> Device {
-        Device { name, bearers: Vec::new(), usable: true, waiting_since_ns: None }
-    }
-
-    /// The interfaces of all bearers: those of both address families share one.
-    fn of_bearers(named: Vec<(usize, String)>) -> Vec<Device> {
-        let mut devices: Vec<Device> = Vec::new();
-        for (bearer, name) in named {
-            let known = devices.iter().position(|device| device.name == name);
-            let index = known.unwrap_or_else(|| {
-                devices.push(Device::new(name));
-                devices.len() - 1
-            });
-            devices[index].bearers.push(bearer);
-        }
-        devices
-    }
-
-    /// Whether the engine may count on the carrier now.
-    ///
-    /// A carrier that is back is of use only once the system uses it: what is sent before is lost. The system says when
-    /// it does; but of an interface that was set up again, which is in use at once, some systems say so only when their
-    /// watch over carriers has its turn, up to a second later. So its word is not waited for any longer than it takes
-    /// where it tells something.
-    fn look(
-        &mut self,
-        now_ns: u64,
-        carrier: impl FnOnce(&str) -> bool,
-        in_service: impl FnOnce(&str) -> bool,
-    ) -> bool {
-        // In this order: newer systems settle the matter when they are asked for the carrier.
-        if !carrier(&self.name) {
-            self.waiting_since_ns = None;
-            return false;
-        }
-        if self.usable || in_service(&self.name) {
-            self.waiting_since_ns = None;
-            return true;
-        }
-        let since_ns = *self.waiting_since_ns.get_or_insert(now_ns);
-        now_ns.saturating_sub(since_ns) >= SERVICE_WAIT_NS
-    }
-}
-
 /// Starts the thread; it ends when the node does.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let devices = Device::of_bearers(shared.drive.engine().devices());
+    let devices = Device::of_bearers(shared.drive.engine().attachments());
     let control = match &shared.config.control {
         Some(path) => Some(Listener::open(path)?),
         None => None,
     };
     let epoll = Epoll::new()?;
+    // Before the interfaces are looked at, so that nothing that changes afterwards is missed.
     let monitor = LinkMonitor::open().ok();
     if let Some(monitor) = &monitor {
         epoll.add(monitor.as_raw_fd(), 0, Interest::READ)?;
@@ -114,10 +68,12 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     }
     let mut attendant = Attendant {
         probe: UdpSocket::new(false).ok(),
+        follow: Follow::new(monitor.is_some()),
         monitor,
         devices,
         peers: shared.config.peer_names().unwrap_or_default(),
         resolve_at_ns: 0,
+        resolved: Vec::new(),
         control,
         epoll,
     };
@@ -138,6 +94,7 @@ impl Attendant {
                     return;
                 }
                 self.check_carriers(&shared);
+                self.follow_interfaces(&shared);
                 self.resolve(&shared);
                 if let Some(control) = &mut self.control {
                     control.serve(&shared);
@@ -156,8 +113,10 @@ impl Attendant {
             };
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
             let mut changes: Vec<LinkChange> = Vec::new();
-            if let Some(monitor) = &mut self.monitor {
-                let _ = monitor.drain(&mut changes);
+            if let Some(monitor) = &mut self.monitor
+                && monitor.drain(&mut changes).unwrap_or(true)
+            {
+                self.follow.note_change();
             }
         }
     }
@@ -183,6 +142,21 @@ impl Attendant {
         }
     }
 
+    /// Bearers come and go with the interfaces and addresses that they are for.
+    fn follow_interfaces(&mut self, shared: &Shared) {
+        if !self.follow.step(shared, now_ns()) {
+            return;
+        }
+        let mut engine = shared.drive.engine();
+        let (now, attachments) = (now_ns(), engine.attachments());
+        let known = std::mem::take(&mut self.devices);
+        self.devices = Device::renew(known, attachments, |bearer| engine.carrier(now, bearer, false));
+        // Peers that are named are looked for by new bearers too.
+        self.resolved.iter().for_each(|address| engine.connect(now, *address));
+        drop(engine);
+        shared.drive.wake();
+    }
+
     fn resolve(&mut self, shared: &Shared) {
         let now = now_ns();
         if self.peers.is_empty() || now < self.resolve_at_ns {
@@ -198,12 +172,16 @@ impl Attendant {
         }
         self.resolve_at_ns = now + if failed { RESOLVE_AGAIN_NS } else { RESOLVE_EVERY_NS };
         let mut engine = shared.drive.engine();
-        if !failed {
+        if failed {
+            // A name that is not answered now has not changed.
+            found.extend(
+                self.resolved.iter().filter(|known| !found.contains(known)).copied().collect::<Vec<_>>(),
+            );
+        } else {
             engine.retain_connects(&found);
         }
-        for address in found {
-            engine.connect(now_ns(), address);
-        }
+        found.iter().for_each(|address| engine.connect(now_ns(), *address));
+        self.resolved = found;
         drop(engine);
         shared.drive.wake();
     }
@@ -215,51 +193,4 @@ fn plain(mut address: SocketAddr) -> Address {
         v6.set_flowinfo(0);
     }
     Address::Ip(address)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT_NS: u64 = 7_000_000_000;
-
-    /// What a look at this moment finds if the carrier and the system's word are these.
-    fn look(device: &mut Device, after_ns: u64, carrier: bool, in_service: bool) -> bool {
-        device.usable = device.look(AT_NS + after_ns, |_| carrier, |_| in_service);
-        device.usable
-    }
-
-    #[test]
-    fn bearers_of_one_interface_are_one_device() {
-        let named =
-            [(0, "eth0"), (1, "eth0"), (2, "eth1"), (4, "eth0")].map(|(b, name)| (b, name.to_owned()));
-        let devices = Device::of_bearers(named.to_vec());
-        let seen: Vec<(&str, &[usize])> = devices.iter().map(|d| (d.name.as_str(), &d.bearers[..])).collect();
-        assert_eq!(seen, [("eth0", &[0, 1, 4][..]), ("eth1", &[2])]);
-    }
-
-    #[test]
-    fn a_carrier_that_is_back_counts_once_the_system_says_so_or_has_had_time_to() {
-        let mut device = Device::new("eth0".to_owned());
-        assert!(look(&mut device, 0, true, false), "it was there all the time");
-        assert!(!look(&mut device, 1, false, true));
-        assert!(look(&mut device, 2, true, true));
-        assert!(!look(&mut device, 3, false, false));
-        assert!(!look(&mut device, 4, true, false));
-        assert!(!look(&mut device, 3 + SERVICE_WAIT_NS, true, false));
-        assert!(look(&mut device, 4 + SERVICE_WAIT_NS, true, false));
-        assert!(device.look(AT_NS, |_| true, |_| false), "and goes on to");
-    }
-
-    #[test]
-    fn a_carrier_that_left_again_is_waited_for_anew() {
-        let mut device = Device::new("eth0".to_owned());
-        assert!(!look(&mut device, 0, false, false));
-        assert!(!look(&mut device, 1, true, false));
-        assert!(!look(&mut device, 2, false, false));
-        assert!(device.waiting_since_ns.is_none());
-        assert!(!look(&mut device, 1 + SERVICE_WAIT_NS, true, false));
-        assert!(!look(&mut device, 2 + SERVICE_WAIT_NS, true, false));
-        assert!(look(&mut device, 1 + 2 * SERVICE_WAIT_NS, true, false));
-    }
 }

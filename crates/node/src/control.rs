@@ -215,7 +215,11 @@ fn named<'a>(noun: &str, name: Option<&'a str>) -> Result<&'a str, Refusal> {
 fn list(noun: &str, engine: &mut Engine, moment: &Moment) -> Vec<Value> {
     match noun {
         "port" => rows::port_rows(engine),
-        "bearer" => engine.bearer_rows().iter().map(rows::bearer_row).collect(),
+        "bearer" => {
+            let open = engine.bearer_rows();
+            let open = open.iter().map(|bearer| rows::bearer_row(bearer, moment.now));
+            open.chain(engine.missing_rows(moment.now).iter().map(rows::missing_row)).collect()
+        }
         "service" => engine.service_rows().iter().map(rows::service_row).collect(),
         "link" => engine.status(moment.now.0).links.iter().map(rows::link_row).collect(),
         _ => rows::node_rows(&engine.status(moment.now.0)),
@@ -226,7 +230,7 @@ fn show(noun: &str, name: &str, engine: &mut Engine, moment: &Moment) -> Result<
     match noun {
         "link" => show::link(engine, name, moment),
         "port" => show::port(engine, name, moment),
-        "bearer" => show::bearer(engine, name),
+        "bearer" => show::bearer(engine, name, moment),
         "service" => show::service(engine, name),
         "connection" => connections::show(engine, name, moment),
         _ => show::node(engine, name, moment),

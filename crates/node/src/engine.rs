@@ -5,6 +5,7 @@
 
 mod admission;
 mod barriers;
+mod bearers;
 pub mod client;
 pub mod command;
 mod gather;
@@ -16,6 +17,7 @@ mod store;
 mod subscribers;
 pub(crate) mod tap;
 mod turn;
+mod vacant;
 
 /// What the engine answers to bind and unbind.
 pub(crate) mod admission_answers {
@@ -25,9 +27,11 @@ pub(crate) mod admission_answers {
     };
 }
 
+pub(crate) use bearers::Lost;
+pub use bearers::{Attachment, WhyClosed};
 pub use client::Client;
 pub use polyrail_shm::{Pool, Sizes};
-pub use status::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
+pub use status::{BearerStatus, BindingStatus, LinkReport, LostStatus, MissingStatus, PeerStatus, Status};
 
 use crate::config::ClassDscps;
 use crate::node::events::NodeEvent;
@@ -128,6 +132,9 @@ struct Attached {
     beacons_at: Instant,
     send_buffer: u32,
     loopback: bool,
+    /// It was closed: its place is free.
+    vacant: bool,
+    opened_at: Instant,
     /// Something was sent by loopback and no look since has found nothing: what arrives there is only what this node sends.
     looped: bool,
 }
@@ -136,6 +143,10 @@ struct Attached {
 pub struct Engine {
     node: Node,
     bearers: Vec<Attached>,
+    /// How often bearers were opened and closed.
+    changes: u32,
+    /// Interfaces that should have a bearer and have none.
+    missing: bearers::Missing,
     store: EngineStore,
     gather: Gather,
     train: Train,
@@ -174,6 +185,8 @@ impl Engine {
             gather: Gather::new(config.full_check),
             node: Node::new(Instant(now_ns), config),
             bearers: Vec::new(),
+            changes: 0,
+            missing: bearers::Missing::default(),
             store: EngineStore::default(),
             train: Train::new(),
             batch: RxBatch::new(8),
@@ -210,38 +223,6 @@ impl Engine {
         self.clock = clock;
     }
 
-    /// Adds a bearer; its number is the count of those before it.
-    pub fn add_bearer(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
-        let info = describe(bearer.as_ref());
-        let id = self.node.add_bearer(Instant(now_ns), info);
-        self.attach(bearer, id, false)
-    }
-
-    /// Adds the bearer by which ports of this node reach each other.
-    pub fn add_loopback(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
-        let info = BearerInfo { broadcast: false, ambiguous: true, ..describe(bearer.as_ref()) };
-        let id = self.node.add_loopback(Instant(now_ns), info);
-        let index = self.attach(bearer, id, true);
-        self.loopback_at = Some(index);
-        index
-    }
-
-    fn attach(&mut self, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
-        let (checked_at, looked_at, beacons_at) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        self.bearers.push(Attached {
-            bearer,
-            id,
-            blocked: false,
-            checked_at,
-            looked_at,
-            beacons_at,
-            send_buffer: 0,
-            loopback,
-            looped: false,
-        });
-        self.bearers.len() - 1
-    }
-
     /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
     pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
         let port = self.node.open_port().map_err(std::io::Error::other)?;
@@ -254,7 +235,7 @@ impl Engine {
         if self.node.config().full_check {
             return None;
         }
-        let outside = self.bearers.iter().filter(|b| !b.loopback);
+        let outside = self.bearers.iter().filter(|b| !b.loopback && !b.vacant);
         Spacing::for_packets(outside.map(|b| b.bearer.capabilities().mtu_bytes).min()?)
     }
 
@@ -327,8 +308,9 @@ impl Engine {
     }
 
     /// Changes whenever `fds` has other descriptors than before.
-    pub fn fds_version(&self) -> u32 {
-        self.bearers.iter().fold(0, |sum, b| sum.wrapping_add(b.bearer.fds_version()))
+    pub fn fds_version(&self) -> u64 {
+        let of_bearers = self.bearers.iter().fold(0, |sum: u32, b| sum.wrapping_add(b.bearer.fds_version()));
+        u64::from(self.changes) << 32 | u64::from(of_bearers)
     }
 
     /// Which bearers have no room for what waits.
@@ -364,12 +346,6 @@ impl Engine {
         self.news = Some(news);
     }
 
-    /// Device names of the bearers that have one.
-    pub fn devices(&self) -> Vec<(usize, String)> {
-        let named = |(i, b): (usize, &Attached)| Some((i, b.bearer.device()?.to_owned()));
-        self.bearers.iter().enumerate().filter_map(named).collect()
-    }
-
     /// Whether any session carries messages now (carriers are then watched closely).
     pub fn is_busy(&self, now_ns: u64) -> bool {
         let own = self.node.config().node;
@@ -389,26 +365,6 @@ impl Engine {
     /// The core, for reports and checks.
     pub fn core(&self) -> &Node {
         &self.node
-    }
-}
-
-/// A bearer's facts in the core's words.
-fn describe(bearer: &dyn Bearer) -> BearerInfo {
-    let (network, facts) = (bearer.local(), bearer.capabilities());
-    let link_local = match network.address {
-        Address::Ip(std::net::SocketAddr::V6(v6)) => v6.ip().is_unicast_link_local(),
-        _ => false,
-    };
-    // One peer may fill half of the receive buffer: its bookkeeping counts against it too, and other peers come.
-    let window = if facts.lossless { 4 << 20 } else { facts.receive_buffer_bytes / 2 };
-    BearerInfo {
-        address: media(&network.address),
-        prefix_at: 3,
-        prefix_bits: network.prefix_bits as usize,
-        mtu: facts.mtu_bytes,
-        window,
-        broadcast: facts.broadcast,
-        ambiguous: link_local,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A node: one running engine with an identity.
 
+pub(crate) mod bearers;
 pub mod events;
 pub(crate) mod select;
 
@@ -15,18 +16,14 @@ use crate::subscription::Subscription;
 use crate::wait::{Drive, Sleeper, Slept};
 use arrayvec::ArrayString;
 use events::NodeEvent;
-use polyrail_bearer::Bearer as _;
-use polyrail_bearer::{MemoryHub, UdpBearer, UdpConfig};
+use polyrail_bearer::MemoryHub;
 use polyrail_proto::config::cluster_hash;
 use polyrail_proto::id::{Incarnation, LinkId, NodeId};
 use polyrail_proto::service::Topic;
 use polyrail_proto::time::Duration as Span;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_shm::{Pool, Sizes};
-use polyrail_sys::interface::{self, Interface};
-use select::selected;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -72,7 +69,7 @@ impl Node {
         engine.set_clock(|_| now_ns());
         engine.set_dscps(config.dscp);
         let hub = MemoryHub::new();
-        let warnings = open_bearers(&mut engine, &config)?;
+        let warnings = bearers::open_all(&mut engine, &config)?;
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
         let drive = Drive::new(engine)
             .map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
@@ -311,53 +308,4 @@ fn host_number() -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::read_link("/proc/self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
     cluster_hash(&format!("{boot}{net}")).max(1)
-}
-
-/// Opens a UDP bearer for each address family of each interface that the rules select.
-fn open_bearers(engine: &mut Engine, config: &Config) -> Result<Vec<String>, StartError> {
-    let system = |what: &str| {
-        let what = what.to_owned();
-        move |source| StartError::System { what, source }
-    };
-    let all = interface::list().map_err(system("interfaces"))?;
-    let chosen = selected(&config.interfaces, &all)?;
-    let mut warnings = Vec::new();
-    for (interface, address) in chosen {
-        if let Err(source) = open_bearer(engine, config, interface, address, &mut warnings) {
-            let what = format!("{} {address}", interface.name);
-            return Err(StartError::System { what, source });
-        }
-    }
-    Ok(warnings)
-}
-
-fn open_bearer(
-    engine: &mut Engine,
-    config: &Config,
-    interface: &Interface,
-    address: IpAddr,
-    warnings: &mut Vec<String>,
-) -> std::io::Result<()> {
-    let bearer = UdpBearer::open(UdpConfig {
-        port: config.port,
-        beacon_port: if config.discovery { config.beacon_port } else { 0 },
-        express: config.express_frames,
-        dscp: config.dscp.control.number(),
-        socket_buffer_bytes_max: config.socket_buffer_max.map(|b| b.min(u32::MAX as usize) as u32),
-        ..UdpConfig::new(interface.name.clone(), address)
-    })?;
-    if bearer.port_taken() {
-        warnings.push(format!(
-            "{}: UDP port {} is taken; using {} (peers learn it by beacons only)",
-            interface.name,
-            config.port,
-            bearer.local().address
-        ));
-    }
-    warnings.extend(bearer.buffer_warning());
-    if let Some(error) = bearer.beacon_error() {
-        warnings.push(format!("{}: no beacons: {error}; name peers by hand", interface.name));
-    }
-    engine.add_bearer(now_ns(), Box::new(bearer));
-    Ok(())
 }

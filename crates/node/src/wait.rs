@@ -122,12 +122,7 @@ pub(crate) struct Drive {
 impl Drive {
     pub(crate) fn new(engine: Engine) -> io::Result<Drive> {
         let (epoll, timer, wake) = (Epoll::new()?, TimerFd::new()?, EventFd::new()?);
-        for (index, fds) in engine.fds() {
-            if let Some(beacon) = fds.beacon {
-                epoll.add(beacon, index as u64, Interest::READ)?;
-            }
-        }
-        let data = Mutex::new(DataSockets::of(&engine));
+        let data = Mutex::new(DataSockets::of(&engine, &epoll)?);
         epoll.add(timer.as_raw_fd(), TIMER, Interest::READ)?;
         epoll.add(wake.as_raw_fd(), WAKE, Interest::READ)?;
         Ok(Drive {

@@ -20,6 +20,7 @@ macro_rules! cx {
 }
 
 mod barrier;
+mod bearers;
 mod connections;
 mod digests;
 mod discovery;
@@ -34,7 +35,6 @@ use crate::address::MediaAddress;
 use crate::config::Config;
 use crate::event::Event;
 use crate::id::{BearerId, BufferId, NodeId, PortId, SessionId};
-use crate::limits;
 use crate::link::LinkSpec;
 use crate::mix::{STRIDE, mix};
 use crate::port::Port;
@@ -60,6 +60,8 @@ use ports::Sole;
 struct Bearer {
     info: BearerInfo,
     carrier: bool,
+    /// When it was closed, if it was: its number is free.
+    closed_at: Option<Instant>,
     /// Slot of the session that had its turn last.
     turn: usize,
     /// Packets outside of any session, waiting to leave: destination (none: all neighbours) and bytes.
@@ -104,6 +106,8 @@ pub struct Node {
     log: Log,
     replicas: BTreeMap<NodeId, Replica>,
     subscriptions: Subscriptions,
+    /// When a bearer last came, changed or went.
+    bearers_at: Instant,
     /// So many of `events` subscribers were told.
     observed: usize,
     sole: Option<Sole>,
@@ -131,6 +135,7 @@ impl Node {
             draws: config.seed,
             config,
             bearers: Vec::new(),
+            bearers_at: now,
             slots: Vec::new(),
             by_node: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -169,15 +174,6 @@ impl Node {
 
     // ----- bearers -------------------------------------------------------------------------------------------
 
-    /// Adds a bearer; beacons start at once.
-    pub fn add_bearer(&mut self, now: Instant, info: BearerInfo) -> BearerId {
-        assert!(self.bearers.len() < limits::BEARERS_MAX, "at most {} bearers", limits::BEARERS_MAX);
-        let id = BearerId(self.bearers.len() as u8);
-        self.bearers.push(Bearer { info, carrier: true, turn: 0, outbox: VecDeque::new() });
-        self.discovery.restart(now);
-        id
-    }
-
     /// Adds the bearer by which the node talks to itself, and the session with itself.
     pub fn add_loopback(&mut self, now: Instant, info: BearerInfo) -> BearerId {
         let to = info.address.clone();
@@ -198,23 +194,6 @@ impl Node {
         self.by_node.insert(self.config.node, slot);
         self.loopback = Some(index);
         id
-    }
-
-    /// The carrier of a bearer came or went.
-    pub fn handle_carrier(&mut self, now: Instant, bearer: BearerId, carrier: bool, store: &mut dyn Store) {
-        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return };
-        if entry.carrier == carrier {
-            return;
-        }
-        entry.carrier = carrier;
-        if carrier {
-            self.discovery.restart(now);
-        }
-        for slot in &mut self.slots {
-            if let Some(session) = &mut slot.session {
-                session.handle_carrier(cx!(self, now, store), bearer, carrier);
-            }
-        }
     }
 
     // ----- what arrives --------------------------------------------------------------------------------------
@@ -338,15 +317,14 @@ impl Node {
         let index = match session.link_index(header.link) {
             Some(index) => index,
             None => {
-                let Some(index) =
-                    handshake::join_unknown(session, now, bearer, from, packet, &self.bearers, &self.config)
-                else {
+                let Some(index) = self.join_unknown(now, slot, source, packet, store) else {
                     self.drops.unknown_link += 1;
                     return;
                 };
                 index
             }
         };
+        let Some(session) = &mut self.slots[slot].session else { return };
         let spec = &session.links[index].spec;
         if spec.bearer != bearer || spec.to != *from {
             self.drops.unknown_link += 1;
@@ -367,6 +345,7 @@ impl Node {
         while let Some(notice) = self.slots[slot].session.as_mut().and_then(|s| s.notices.pop_front()) {
             match notice {
                 Notice::Digest(digest) => self.on_digest(slot, &digest),
+                Notice::BearerSet(set) => self.on_bearer_set(now, slot, &set, store),
                 bindings => self.on_bindings(slot, bindings),
             }
         }
@@ -567,7 +546,7 @@ impl Node {
         &self.faults
     }
 
-    /// The bearers that were added, in order, with their carrier.
+    /// The bearers by number, with their carrier; one that was removed has no address.
     pub fn bearers(&self) -> impl Iterator<Item = (&BearerInfo, bool)> {
         self.bearers.iter().map(|b| (&b.info, b.carrier))
     }

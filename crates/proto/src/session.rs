@@ -3,6 +3,7 @@
 //! Here is what a session is made of; what it does with each part has a file of its own in this folder. Packets go out by
 //! `transmit` and come in by `receive`, and `outcome` says what became of those that left.
 
+mod bearers;
 mod bottleneck;
 pub(crate) mod connection;
 mod consumed;
@@ -195,6 +196,8 @@ pub struct Session {
     connections: Connections,
     quiet: Quiet,
     next_link: u16,
+    /// Links that were closed last: what of them is still under way must not make them anew, for their numbers would start again.
+    retired: VecDeque<LinkId>,
     last_app_at: Instant,
     isolated_since: Option<Instant>,
     /// Somebody said that the peer does not know this session: when it was asked.
@@ -250,6 +253,7 @@ impl Session {
             connections: Connections::default(),
             quiet: Quiet::default(),
             next_link: 0,
+            retired: VecDeque::new(),
             last_app_at: now,
             isolated_since: Some(now),
             doubted_at: None,
@@ -264,10 +268,10 @@ impl Session {
         }
     }
 
-    /// Number for a new link; only the initiator allocates.
-    pub(crate) fn allocate_link(&mut self) -> LinkId {
-        self.next_link += 1;
-        LinkId(self.next_link)
+    /// Number for a new link, if one is left; only the initiator allocates.
+    pub(crate) fn allocate_link(&mut self) -> Option<LinkId> {
+        self.next_link = self.next_link.checked_add(1)?;
+        Some(LinkId(self.next_link))
     }
 
     /// Adds a link that then has to be joined.

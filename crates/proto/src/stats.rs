@@ -44,6 +44,10 @@ pub struct Drops {
     pub repeated_opening: u64,
     /// Openings refused: too many sessions, or an identity in doubt.
     pub opening: u64,
+    /// Own bearers that were refused: there were as many as there may be.
+    pub bearers_refused: u64,
+    /// Links that were not made: all numbers of the session were used.
+    pub links_refused: u64,
 }
 
 /// What a session did.

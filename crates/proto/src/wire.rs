@@ -27,14 +27,14 @@ pub use binding::BINDING_BYTES;
 pub use check::{check_of, check_of_parts, finish, put_check, verify, verify_any_version};
 pub use field::padding;
 pub use frame::{
-    Accept, Ack, BearerState, Binding, BindingOp, Bindings, BindingsIter, Close, Connect, Consumed, Credit,
-    Cts, DigestSays, Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX, Message, Multicast,
-    NameDigest, Probe, ProbeKind, ProbeReply, Refuse, RefuseReason, RefusedConnect, Rejected, Rts, Shutdown,
-    TransferFragment,
+    Accept, Ack, BearerSet, BearerState, Binding, BindingOp, Bindings, BindingsIter, Close, Connect,
+    Consumed, Credit, Cts, DigestSays, Fragment, Frame, Frames, LinkSet, LinkStatus, MESSAGE_BYTES_MAX,
+    Message, Multicast, NameDigest, Probe, ProbeKind, ProbeReply, Refuse, RefuseReason, RefusedConnect,
+    Rejected, Rts, Shutdown, TransferFragment,
 };
 pub use handshake::{
-    Beacon, BearerAddress, FEATURE_CONNECTIONS, FEATURE_CONSUMED, FEATURE_MULTICAST, FEATURE_NAMES, FEATURES,
-    Hello, Reset, Versions,
+    Beacon, BearerAddress, FEATURE_BEARERS, FEATURE_CONNECTIONS, FEATURE_CONSUMED, FEATURE_MULTICAST,
+    FEATURE_NAMES, FEATURES, Hello, Reset, Versions,
 };
 pub use header::{
     CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,

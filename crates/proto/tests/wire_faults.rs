@@ -155,11 +155,17 @@ fn table() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
     ]
 }
 
-/// The same of connections, of messages to several, and of names.
+/// The same of bearers, of connections, of messages to several, and of names.
 #[rustfmt::skip]
 fn table_of_connections() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
     use Fault::*;
     vec![
+        ("bearer 16 is set", with(single(31), 32, &[16]), Value, 32),
+        ("bearer neither there nor gone", with(single(31), 33, &[2]), Value, 33),
+        ("bearer with an address of 25 bytes", with(single(31), 40, &[25]), Value, 40),
+        ("bearer that is gone and has an MTU", with(single(32), 34, &[1]), Reserved, 34),
+        ("unused field of a bearer", with(single(31), 41, &[1]), Reserved, 41),
+        ("behind the address of a bearer", with(single(31), 55, &[1]), Reserved, 55),
         ("connection's end in the lower half", with(single(20), 35, &[0]), Value, 32),
         ("connect to the asking end", with(single(20), 35, &[0xC0]), Value, 32),
         ("connect from a connection", with(single(20), 39, &[0x80]), Value, 36),

@@ -150,6 +150,18 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn bearer_set()(
+        control: u32, number in 0..16u8, gone: bool, mtu: u16, window_bytes: u32, address in vec(any::<u8>(), 0..=24),
+    ) -> BearerSet {
+        let address = MediaAddress::from_bytes(&address).expect("24 bytes at the most");
+        let bearer = BearerId(number);
+        let there = BearerAddress { bearer, mtu, window_bytes, address };
+        let nothing = BearerAddress { bearer, mtu: 0, window_bytes: 0, address: MediaAddress::default() };
+        BearerSet { control, bearer: if gone { nothing } else { there }, gone }
+    }
+}
+
+prop_compose! {
     fn consumed()(
         control: u32, from: u32, to: u32, seq: u32, class in 0..=3u8,
         rest in select(vec![None, Some(Rejected::PortClosed), Some(Rejected::OwnerDied), Some(Rejected::ByOwner)]),
@@ -213,6 +225,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         shutdown().prop_map(Frame::Shutdown),
         name_digest().prop_map(Frame::NameDigest),
         consumed().prop_map(Frame::Consumed),
+        bearer_set().prop_map(Frame::BearerSet),
         multicast(),
         any::<u16>().prop_map(|reason| Frame::Close(Close { reason })),
         (0x40..0x80u8).prop_map(Frame::Skipped),

@@ -184,9 +184,14 @@ fn bind_port(socket: &UdpSocket, mut address: SocketAddr, port: u16) -> io::Resu
     }
 }
 
+/// Largest datagram of a bearer whose interface has this MTU and whose address is of the family of `address`, bytes.
+pub fn datagram_bytes_max(interface_mtu_bytes: u32, address: IpAddr) -> u16 {
+    let header = u32::from(header_bytes(address));
+    interface_mtu_bytes.saturating_sub(header).min(TRAIN_BYTES_MAX as u32) as u16
+}
+
 fn capabilities(config: &UdpConfig, interface: &Interface, data: &UdpSocket) -> Capabilities {
-    let header = u32::from(header_bytes(config.address));
-    let mtu_bytes = interface.mtu_bytes.saturating_sub(header).min(TRAIN_BYTES_MAX as u32) as u16;
+    let mtu_bytes = datagram_bytes_max(interface.mtu_bytes, config.address);
     let gso = config.gso && data.knows_gso();
     Capabilities {
         mtu_bytes,

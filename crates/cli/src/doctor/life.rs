@@ -152,9 +152,26 @@ pub fn check_peers(picture: &Picture) -> Vec<Finding> {
     isolated.map(finding).collect()
 }
 
+/// Nodes that were lost and have not come back.
+pub fn check_lost(picture: &Picture) -> Vec<Finding> {
+    let lost = picture.node.iter().flat_map(|node| &node.lost);
+    let finding = |lost: &super::picture::Lost| {
+        let seen =
+            format!("it was lost {:.0} s ago; its last link went down because: {}", lost.ago_s, lost.why);
+        let why = "it was silent for the tolerance: what was sent to it and not confirmed has failed, and what it had bound \
+                   is gone; the two find each other again by themselves when they can";
+        let finding = Finding::new(Severity::Warning, "lost-node", format!("node {}", lost.name), seen, why);
+        finding.mend(format!(
+            "polyrail node show {}  # its links' last changes; then see whether it runs",
+            lost.name
+        ))
+    };
+    lost.map(finding).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::picture::Change;
+    use super::super::picture::{Change, Lost};
     use super::*;
     use crate::doctor::planted;
 
@@ -248,5 +265,17 @@ mod tests {
         assert_eq!(check_peers(&picture), []);
         picture.node.as_mut().unwrap().peers[0].up = false;
         assert_eq!(check_peers(&picture)[0].about, "peer beta");
+    }
+
+    #[test]
+    fn a_node_that_was_lost_is_told_with_what_took_its_last_link() {
+        let mut picture = planted::sound();
+        assert_eq!(check_lost(&picture), []);
+        let lost = Lost { name: "gamma".into(), ago_s: 41.7, why: "carrier lost".into() };
+        picture.node.as_mut().unwrap().lost.push(lost);
+        let found = check_lost(&picture);
+        assert_eq!((found.len(), found[0].check, found[0].severity), (1, "lost-node", Severity::Warning));
+        assert!(found[0].seen.starts_with("it was lost 42 s ago") && found[0].seen.ends_with("carrier lost"));
+        assert!(found[0].mend[0].starts_with("polyrail node show gamma  # "), "{found:?}");
     }
 }

@@ -36,9 +36,8 @@ fn narrow_path(node: &NodePicture, link: &Link) -> Option<Finding> {
         return None;
     }
     let (passes, ends, headers) = (link.mtu_bytes, link.mtu_bearers_bytes, headers_bytes(link.to));
-    let seen = format!(
-        "packets of {passes} bytes pass, both interfaces took {ends} when their nodes began; larger ones vanish on the way"
-    );
+    let seen =
+        format!("packets of {passes} bytes pass, both interfaces take {ends}; larger ones vanish on the way");
     let why = "the path between is narrower than its ends and does not say so, so other programs' packets vanish there";
     let finding = Finding::new(Severity::Warning, "mtu-path", format!("link {}", link.name), seen, why);
     let interface = node.bearer_of(link).map_or("", |bearer| bearer.interface.as_str());
@@ -52,9 +51,11 @@ fn narrow_path(node: &NodePicture, link: &Link) -> Option<Finding> {
         None => finding,
     };
     let mtu = passes + headers;
-    Some(finding.mend(format!(
-        "ip link set dev {interface} mtu {mtu}  # or narrow both ends, then start the nodes again"
-    )))
+    Some(
+        finding.mend(format!(
+            "ip link set dev {interface} mtu {mtu}  # or narrow both ends: their nodes follow"
+        )),
+    )
 }
 
 fn narrow_peer(node: &NodePicture, link: &Link) -> Option<Finding> {
@@ -73,8 +74,7 @@ fn narrow_peer(node: &NodePicture, link: &Link) -> Option<Finding> {
     let finding = Finding::new(Severity::Warning, "mtu-differs", format!("link {}", link.name), seen, why);
     let to = link.to.map_or(String::new(), |to| to.ip().to_string());
     let name = format!("\"$(ip -o addr show to {to} | awk '{{print $2}}')\"");
-    let there =
-        format!("ip link set dev {name} mtu {our_mtu}  # on {}, then start its node again", link.peer);
+    let there = format!("ip link set dev {name} mtu {our_mtu}  # on {}: its node follows", link.peer);
     Some(finding.mend(there))
 }
 

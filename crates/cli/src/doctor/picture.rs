@@ -27,6 +27,10 @@ pub struct NodePicture {
     pub name: String,
     /// Its bearers.
     pub bearers: Vec<Bearer>,
+    /// Interfaces that had a bearer, or should have one, and have none.
+    pub missing: Vec<Missing>,
+    /// Nodes that were lost of late.
+    pub lost: Vec<Lost>,
     /// Its peers.
     pub peers: Vec<Peer>,
     /// Their links.
@@ -42,7 +46,7 @@ pub struct Bearer {
     pub name: String,
     /// Its interface.
     pub interface: String,
-    /// The number of that interface when the node began.
+    /// The number of that interface when it was opened.
     pub interface_index: Option<u32>,
     /// Its address.
     pub address: Option<SocketAddr>,
@@ -54,6 +58,32 @@ pub struct Bearer {
     pub express_frames: bool,
     /// Socket buffers, in bytes as the system counts: for receiving, for sending.
     pub buffer_bytes: (u32, u32),
+}
+
+/// An interface without a bearer.
+#[derive(Clone, Debug, Default)]
+pub struct Missing {
+    /// Its name.
+    pub interface: String,
+    /// The address that the bearer had.
+    pub address: Option<SocketAddr>,
+    /// Why there is none.
+    pub why: String,
+    /// Since when, in seconds.
+    pub ago_s: f64,
+    /// The settings name it in full.
+    pub named: bool,
+}
+
+/// A node that was lost.
+#[derive(Clone, Debug, Default)]
+pub struct Lost {
+    /// Its name.
+    pub name: String,
+    /// When, in seconds before now.
+    pub ago_s: f64,
+    /// What took its last link away.
+    pub why: String,
 }
 
 /// A peer of the node.
@@ -166,8 +196,9 @@ impl NodePicture {
         let nodes = rows("node list")?;
         let own = nodes.iter().find(|row| row["state"] == "self").map(|row| text(row, "name"));
         let is_meant = |row: &&Value| peer.is_none_or(|peer| row["name"] == peer || row["node"] == peer);
-        let meant: Vec<&Value> = nodes.iter().filter(|row| row["state"] != "self").filter(is_meant).collect();
-        if let (Some(peer), true) = (peer, meant.is_empty()) {
+        let others = nodes.iter().filter(|row| row["state"] != "self").filter(is_meant);
+        let (lost, meant): (Vec<&Value>, Vec<&Value>) = others.partition(|row| row["state"] == "lost");
+        if let (Some(peer), true) = (peer, meant.is_empty() && lost.is_empty()) {
             return Err(unknown(peer, &nodes));
         }
         let before = rows("link list")?;
@@ -185,10 +216,15 @@ impl NodePicture {
             let shown = ask("node show", row["node"].as_str()).ok()?;
             Some(peer_of(row, &shown["show"]))
         });
+        let bearers = rows("bearer list")?;
+        let (closed, open): (Vec<&Value>, Vec<&Value>) =
+            bearers.iter().partition(|row| row["state"] == "closed");
         let drops = ask("stats", None)?["show"]["drops"].clone();
         Ok(NodePicture {
             name: own.unwrap_or_default(),
-            bearers: rows("bearer list")?.iter().map(bearer).collect(),
+            bearers: open.into_iter().map(bearer).collect(),
+            missing: closed.into_iter().map(missing).collect(),
+            lost: lost.into_iter().map(lost_node).collect(),
             peers: peers.collect(),
             links,
             drops: serde_json::from_value(drops).unwrap_or_default(),
@@ -232,6 +268,21 @@ fn bearer(row: &Value) -> Bearer {
         express_frames: row["express_frames"] == true,
         buffer_bytes: (bytes("receive_buffer_bytes"), bytes("send_buffer_bytes")),
     }
+}
+
+fn missing(row: &Value) -> Missing {
+    Missing {
+        interface: text(row, "interface"),
+        address: address(&row["address"]),
+        why: text(row, "why"),
+        ago_s: row["closed_ago_s"].as_f64().unwrap_or_default(),
+        named: row["named"] == true,
+    }
+}
+
+fn lost_node(row: &Value) -> Lost {
+    let ago_s = row["lost_ago_s"].as_f64().unwrap_or_default();
+    Lost { name: text(row, "name"), ago_s, why: text(row, "why") }
 }
 
 fn peer_of(row: &Value, shown: &Value) -> Peer {

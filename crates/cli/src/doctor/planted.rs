@@ -76,6 +76,8 @@ pub fn sound() -> Picture {
     let node = NodePicture {
         name: "alpha".into(),
         bearers: vec![bearer(0), bearer(1)],
+        missing: Vec::new(),
+        lost: Vec::new(),
         peers: vec![peer],
         links: vec![link(0), link(1)],
         drops: BTreeMap::from([("version".to_owned(), 0), ("malformed".to_owned(), 0)]),

@@ -58,6 +58,9 @@ impl Running {
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         serde_json::from_str(&line).expect("JSON")
     }
+    pub fn pid(&self) -> u32 {
+        self.0.as_ref().expect("still running").id()
+    }
     /// Where the process reads from, if its command says `piped`.
     pub fn stdin(&mut self) -> ChildStdin {
         self.0.as_mut().and_then(|child| child.stdin.take()).expect("piped, and not taken before")

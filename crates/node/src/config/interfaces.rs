@@ -39,6 +39,11 @@ impl InterfaceRules {
         !excluded && !is_loopback && (includes_all || self.including().any(hits))
     }
 
+    /// Whether an interface is named in full: whoever does that counts on it.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.including().any(|rule| rule == name)
+    }
+
     /// Whether an address lies in a network that is included: of several addresses of an interface, that is the one
     /// that was meant.
     pub(crate) fn names_network_of(&self, address: IpAddr) -> bool {

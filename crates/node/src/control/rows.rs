@@ -2,14 +2,15 @@
 
 use super::find::link_name;
 use crate::engine::status::status_name;
-use crate::engine::{BearerStatus, BindingStatus, Engine, LinkReport, Status};
+use crate::engine::{BearerStatus, BindingStatus, Engine, LinkReport, MissingStatus, Status};
 use crate::node::events::state_name;
 use polyrail_proto::id::{LinkId, NodeId, PortId};
 use polyrail_proto::link::Link;
 use polyrail_proto::session::Session;
+use polyrail_proto::time::Instant;
 use serde_json::{Value, json};
 
-pub(super) fn bearer_row(b: &BearerStatus) -> Value {
+pub(super) fn bearer_row(b: &BearerStatus, now: Instant) -> Value {
     let (medium, interface) = b.name.split_once('/').unwrap_or((&b.name, ""));
     json!({
         "bearer": b.name, "interface": interface, "interface_index": b.interface_index, "medium": medium, "address": b.address,
@@ -19,6 +20,15 @@ pub(super) fn bearer_row(b: &BearerStatus) -> Value {
         "express_frames_received": b.express_frames.map(|(_, received)| received),
         "send_buffer_bytes": b.buffers.0, "receive_buffer_bytes": b.buffers.1,
         "queue_target_bytes": b.queue_target_bytes,
+        "age_s": now.since(Instant(b.opened_at_ns)).0 as f64 / 1e9,
+    })
+}
+
+/// An interface that had a bearer, or should have one: the same members, as far as there is something to tell.
+pub(super) fn missing_row(m: &MissingStatus) -> Value {
+    json!({
+        "bearer": format!("udp/{}", m.interface), "interface": m.interface, "medium": "udp", "address": m.address,
+        "state": "closed", "why": m.why, "closed_ago_s": m.since_s, "named": m.is_named,
     })
 }
 
@@ -59,7 +69,13 @@ pub(super) fn node_rows(status: &Status) -> Vec<Value> {
             "messages_failed": p.messages.3, "messages_refused": p.messages.4,
         })
     });
-    std::iter::once(own).chain(peers).collect()
+    let lost = status.lost.iter().map(|l| {
+        json!({
+            "node": l.id, "name": l.name, "state": "lost", "incarnation": l.incarnation, "links": 0, "links_up": 0,
+            "lost_ago_s": l.ago_s, "why": l.why,
+        })
+    });
+    std::iter::once(own).chain(peers).chain(lost).collect()
 }
 
 pub(super) fn service_row(s: &BindingStatus) -> Value {

@@ -255,9 +255,10 @@ fn short_link_row(engine: &Engine, session: &Session, link: &Link) -> Value {
 // ----- bearer, service, port ----------------------------------------------------------------------------------------
 
 /// A bearer and the links over it.
-pub(super) fn bearer(engine: &mut Engine, name: &str) -> Result<Value, Refusal> {
+pub(super) fn bearer(engine: &mut Engine, name: &str, moment: &Moment) -> Result<Value, Refusal> {
     let index = find::bearer(engine, name)?;
-    let row = engine.bearer_rows().into_iter().find(|row| row.bearer == index).map(|row| bearer_row(&row));
+    let row = engine.bearer_rows().into_iter().find(|row| row.bearer == index);
+    let row = row.map(|row| bearer_row(&row, moment.now));
     let (full, backlog) = engine.bearer_queue(index).unwrap_or_default();
     let id = BearerId(index as u8);
     let (rate, target) = engine.core().bearer_rate(id);

@@ -6,7 +6,7 @@ use polyrail_proto::Event;
 use polyrail_proto::id::{BearerId, Incarnation, LinkId, NodeId};
 use polyrail_proto::limits::LINKS_MAX;
 use polyrail_proto::link::state::{LinkEvent, LinkState};
-use polyrail_proto::time::Instant;
+use polyrail_proto::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Changes of state that are remembered of each link, and comings and goings of each node.
@@ -15,6 +15,9 @@ pub(crate) const CHANGES_MAX: usize = 16;
 const LINKS_REMEMBERED_MAX: usize = LINKS_MAX;
 /// Nodes that are remembered: those of which something changed last.
 const NODES_REMEMBERED_MAX: usize = 256;
+/// Lost nodes that are told of, the last ones, and how long.
+const LOST_MAX: usize = 64;
+const LOST_SPAN: Duration = Duration::s(3_600);
 
 /// A link's change of state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +116,15 @@ impl History {
         self.0.iter().map(|(node, past)| (*node, past))
     }
 
+    /// The nodes that were lost of late and have not come back, the last one first, with the loss.
+    pub(crate) fn lost(&self, now: Instant) -> impl Iterator<Item = (NodeId, &Past, &PeerChange)> {
+        let last = self.nodes().filter_map(|(node, past)| Some((node, past, past.changes.back()?)));
+        let is_lost = |change: &PeerChange| change.what == PeerNews::Lost && now.since(change.at) < LOST_SPAN;
+        let mut lost: Vec<_> = last.filter(|(.., change)| is_lost(change)).collect();
+        lost.sort_by_key(|(node, _, change)| (std::cmp::Reverse(change.at), *node));
+        lost.into_iter().take(LOST_MAX)
+    }
+
     /// What is remembered of one.
     pub(crate) fn of(&self, node: NodeId) -> Option<&Past> {
         self.0.get(&node)
@@ -123,6 +135,12 @@ impl Past {
     /// The links that are remembered.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
         self.links.keys().copied()
+    }
+
+    /// When and why one of them went down last.
+    pub(crate) fn last_down(&self) -> Option<&LinkChange> {
+        let downs = self.links.values().flatten().filter(|change| change.to == LinkState::Down);
+        downs.max_by_key(|change| change.at)
     }
 
     /// The changes of one of them, the oldest first.
@@ -204,5 +222,29 @@ mod tests {
         let past = history.of(node).unwrap();
         let seen: Vec<String> = past.changes.iter().map(|change| change.what.to_string()).collect();
         assert_eq!((past.name.as_str(), seen), ("beta", vec!["up".to_owned(), "lost".to_owned()]));
+    }
+
+    #[test]
+    fn nodes_that_were_lost_are_told_of_until_they_are_back_for_an_hour_and_not_all() {
+        let mut history = History::default();
+        let at = |s: u64| Instant::ZERO + Duration::s(s);
+        let incarnation = Incarnation(7);
+        for number in 1..=LOST_MAX as u64 + 3 {
+            let node = NodeId(number);
+            note(&mut history, at(number).0 - 1, &link_event(number, 0));
+            let left = number == 2;
+            history.note(at(number), &Event::PeerDown { node, incarnation, left }, |_| None);
+        }
+        let told = |history: &History, s: u64| -> Vec<u64> {
+            history.lost(at(s)).map(|(node, ..)| node.0).collect()
+        };
+        let lost = told(&history, 100);
+        assert_eq!((lost.len(), lost[0], lost.last()), (LOST_MAX, LOST_MAX as u64 + 3, Some(&4)));
+        let name = arrayvec::ArrayString::from("beta").unwrap();
+        note(&mut history, at(101).0, &Event::PeerUp { node: NodeId(67), incarnation, name });
+        assert_eq!(told(&history, 102).first(), Some(&66), "it is back");
+        assert_eq!(told(&history, 102).last(), Some(&3), "node 2 has left in good order, and is not lost");
+        assert_eq!(told(&history, 3_600 + 64), [66, 65]);
+        assert_eq!(history.of(NodeId(9)).unwrap().last_down().unwrap().why, LinkEvent::CarrierLost);
     }
 }

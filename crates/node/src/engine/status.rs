@@ -22,8 +22,12 @@ pub struct Status {
     pub incarnation: u64,
     /// Its bearers.
     pub bearers: Vec<BearerStatus>,
+    /// Interfaces that should have a bearer and have none.
+    pub missing: Vec<MissingStatus>,
     /// The nodes that it has sessions with.
     pub peers: Vec<PeerStatus>,
+    /// Nodes that were lost of late and have not come back.
+    pub lost: Vec<LostStatus>,
     /// The links of those sessions.
     pub links: Vec<LinkReport>,
     /// Who has bound what, as known here.
@@ -41,7 +45,7 @@ pub struct BearerStatus {
     pub bearer: usize,
     /// Its name, such as `udp/eth0`.
     pub name: String,
-    /// The number of its interface when the node began.
+    /// The number of its interface when it was opened.
     pub interface_index: Option<u32>,
     /// The address that peers send to.
     pub address: String,
@@ -57,6 +61,23 @@ pub struct BearerStatus {
     pub buffers: (u32, u32),
     /// Bytes that the kernel's queue should hold.
     pub queue_target_bytes: u32,
+    /// When it was opened, nanoseconds of the node's clock.
+    pub opened_at_ns: u64,
+}
+
+/// An interface that had a bearer, or should have one, and has none.
+#[derive(Clone, Debug, Serialize)]
+pub struct MissingStatus {
+    /// Its name.
+    pub interface: String,
+    /// The address that the bearer had, if there was one.
+    pub address: Option<String>,
+    /// Why there is none.
+    pub why: String,
+    /// Since when, seconds.
+    pub since_s: f64,
+    /// The settings name the interface in full.
+    pub is_named: bool,
 }
 
 /// One peer.
@@ -74,6 +95,21 @@ pub struct PeerStatus {
     pub messages: (u64, u64, u64, u64, u64),
     /// Ends of connections that are here.
     pub connections: usize,
+}
+
+/// A node that was lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct LostStatus {
+    /// Identity, 16 hexadecimal digits.
+    pub id: String,
+    /// Name.
+    pub name: String,
+    /// The life that was lost.
+    pub incarnation: u64,
+    /// How long ago, seconds.
+    pub ago_s: f64,
+    /// What took its last link away.
+    pub why: String,
 }
 
 /// One link.
@@ -133,13 +169,14 @@ impl Engine {
     pub fn status(&self, now_ns: u64) -> Status {
         let config = self.node.config();
         let remote = || self.node.sessions().filter(|s| s.peer.node != config.node);
-        let _ = Instant(now_ns);
         Status {
             id: config.node.to_string(),
             name: config.name.to_string(),
             incarnation: config.incarnation.0,
             bearers: self.bearer_rows(),
+            missing: self.missing_rows(Instant(now_ns)),
             peers: remote().map(peer_row).collect(),
+            lost: self.lost_rows(Instant(now_ns)),
             links: remote()
                 .flat_map(|s| s.links.iter().map(|l| link_row(s, self.bearer_name(l.spec.bearer.0), l)))
                 .collect(),
@@ -155,7 +192,7 @@ impl Engine {
 
     pub(crate) fn bearer_rows(&self) -> Vec<BearerStatus> {
         let rows = self.bearers.iter().zip(self.node.bearers()).enumerate();
-        rows.filter(|(_, (b, _))| !b.loopback)
+        rows.filter(|(_, (b, _))| !b.loopback && !b.vacant)
             .map(|(bearer, (b, (_, carrier)))| {
                 let facts = b.bearer.capabilities();
                 BearerStatus {
@@ -169,9 +206,36 @@ impl Engine {
                     express_frames: b.bearer.express_frames(),
                     buffers: (facts.send_buffer_bytes, facts.receive_buffer_bytes),
                     queue_target_bytes: b.send_buffer,
+                    opened_at_ns: b.opened_at.0,
                 }
             })
             .collect()
+    }
+
+    /// A node that begins anew has another identity as a rule, but the same name: it is not lost.
+    fn lost_rows(&self, now: Instant) -> Vec<LostStatus> {
+        let is_back = |name: &str| self.remote_sessions().any(|s| s.peer.name.as_str() == name);
+        let lost =
+            self.history().lost(now).filter(|(_, past, _)| past.name.is_empty() || !is_back(&past.name));
+        let rows = lost.map(|(node, past, change)| LostStatus {
+            id: node.to_string(),
+            name: past.name.clone(),
+            incarnation: change.incarnation.0,
+            ago_s: now.since(change.at).0 as f64 / 1e9,
+            why: past.last_down().map_or_else(|| "unknown".to_owned(), |down| down.why.to_string()),
+        });
+        rows.collect()
+    }
+
+    pub(crate) fn missing_rows(&self, now: Instant) -> Vec<MissingStatus> {
+        let rows = self.missing.iter(now).map(|(interface, lost)| MissingStatus {
+            interface: interface.to_owned(),
+            address: lost.address.map(|address| address.to_string()),
+            why: lost.why.to_string(),
+            since_s: now.since(lost.at).0 as f64 / 1e9,
+            is_named: lost.is_named,
+        });
+        rows.collect()
     }
 
     pub(crate) fn service_rows(&self) -> Vec<BindingStatus> {
@@ -217,6 +281,8 @@ impl Engine {
             bindings_refused,
             repeated_opening,
             opening,
+            bearers_refused,
+            links_refused,
         } = *self.node.drops();
         [
             ("malformed", malformed),
@@ -238,6 +304,8 @@ impl Engine {
             ("bindings-refused", bindings_refused),
             ("repeated-opening", repeated_opening),
             ("opening", opening),
+            ("bearers-refused", bearers_refused),
+            ("links-refused", links_refused),
             ("slow-subscriber", self.node.subscriptions().overflows()),
         ]
         .into_iter()

@@ -87,6 +87,9 @@ impl Engine {
         let thorough = due || (budget.thorough && budget.look != Look::Inside);
         for index in 0..self.bearers.len() {
             let entry = &self.bearers[index];
+            if entry.vacant {
+                continue;
+            }
             if entry.loopback {
                 if entry.looped || thorough {
                     self.bearers[index].looped =
@@ -230,6 +233,7 @@ impl Engine {
             for index in 0..self.bearers.len() {
                 let entry = &self.bearers[index];
                 if !entry.blocked
+                    && !entry.vacant
                     && self.node.poll_transmit(now, entry.id, &mut self.train, &mut self.store)
                     && self.send_train(index, now)
                 {
@@ -322,7 +326,7 @@ impl Engine {
 
     /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).
     fn size_send_buffers(&mut self, _now: Instant) {
-        for entry in self.bearers.iter_mut().filter(|b| !b.loopback) {
+        for entry in self.bearers.iter_mut().filter(|b| !b.loopback && !b.vacant) {
             let (rate, target) = self.node.bearer_rate(entry.id);
             if rate == 0 {
                 continue;
@@ -394,7 +398,7 @@ impl Engine {
         self.store.complete(port, Completion::Ended { id, how });
     }
 
-    fn push_event(&mut self, event: NodeEvent) {
+    pub(super) fn push_event(&mut self, event: NodeEvent) {
         // Nobody has to read them: the oldest go first, names are told once.
         if event == NodeEvent::Names && self.events.back() == Some(&NodeEvent::Names) {
             return;

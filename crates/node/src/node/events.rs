@@ -42,6 +42,26 @@ pub enum NodeEvent {
         /// What brought it about.
         why: String,
     },
+    /// A bearer was opened while the node ran: its interface came, or got another address.
+    BearerOpened {
+        /// Its number.
+        bearer: u8,
+        /// Its name.
+        name: String,
+        /// The address that peers send to.
+        address: String,
+    },
+    /// A bearer was closed while the node ran.
+    BearerClosed {
+        /// Its number.
+        bearer: u8,
+        /// Its name.
+        name: String,
+        /// The address that peers sent to.
+        address: String,
+        /// Why.
+        why: String,
+    },
     /// The service table changed.
     Names,
     /// Another live node has an identity that is taken.

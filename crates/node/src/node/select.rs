@@ -20,8 +20,7 @@ pub(crate) fn selected<'a>(
         let what = format!("{rule:?} is met by none; {}", advice(all));
         return Err(StartError::NoBearer(what));
     }
-    let usable = all.iter().filter(|i| i.up && rules.selects(&i.name, &addresses(i), is_loopback(i)));
-    let chosen: Vec<_> = usable.filter_map(|i| Some((i, best_address(rules, i)?))).collect();
+    let chosen = chosen(rules, all);
     if chosen.is_empty() {
         return Err(StartError::NoBearer(format!(
             "none selected that is up and has an address; {}",
@@ -29,6 +28,17 @@ pub(crate) fn selected<'a>(
         )));
     }
     Ok(chosen)
+}
+
+/// The same without an error: what a node that runs should use now.
+pub(crate) fn chosen<'a>(rules: &InterfaceRules, all: &'a [Interface]) -> Vec<(&'a Interface, IpAddr)> {
+    let usable = all.iter().filter(|i| i.up && chooses(rules, i));
+    usable.filter_map(|i| Some((i, best_address(rules, i)?))).collect()
+}
+
+/// Whether the rules choose an interface, up or not.
+pub(crate) fn chooses(rules: &InterfaceRules, interface: &Interface) -> bool {
+    rules.selects(&interface.name, &addresses(interface), is_loopback(interface))
 }
 
 fn addresses(interface: &Interface) -> Vec<IpAddr> {
@@ -59,15 +69,18 @@ fn advice(all: &[Interface]) -> String {
 /// One address per interface: one in a network that a rule names, before others IPv4, else a global IPv6, else a
 /// link-local one. Two families on one wire would be two links with one fate.
 pub(crate) fn best_address(rules: &InterfaceRules, interface: &Interface) -> Option<IpAddr> {
-    let rank = |ip: &IpAddr| {
-        let family = match ip {
-            IpAddr::V4(_) => 0,
-            IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
-            IpAddr::V6(_) => 2,
-        };
-        (!rules.names_network_of(*ip), family)
+    let usable = interface.addresses.iter().filter(|a| !a.tentative).map(|a| a.ip);
+    usable.min_by_key(|ip| rank(rules, *ip))
+}
+
+/// How much an address is wanted: the least comes first.
+pub(crate) fn rank(rules: &InterfaceRules, ip: IpAddr) -> (bool, u8) {
+    let family = match ip {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
+        IpAddr::V6(_) => 2,
     };
-    interface.addresses.iter().filter(|a| !a.tentative).map(|a| a.ip).min_by_key(rank)
+    (!rules.names_network_of(ip), family)
 }
 
 #[cfg(test)]

@@ -39,6 +39,19 @@ impl Drive {
         self.drive(now_ns, Budget::SENDING)
     }
 
+    /// Has bearers come or go. What `change` gives back may be closed: nobody sleeps by its descriptors any more, but for one
+    /// who is about to wake.
+    pub(crate) fn change_bearers<R>(&self, change: impl FnOnce(&mut Engine) -> R) -> R {
+        let mut engine = self.engine();
+        let result = change(&mut engine);
+        self.refresh(&engine);
+        drop(engine);
+        // What a closed bearer carried goes by others now.
+        self.inline();
+        self.wake();
+        result
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(|e| e.into_inner())
     }

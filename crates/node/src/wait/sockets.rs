@@ -34,16 +34,25 @@ struct Socket {
 /// The sockets as of the last look. `joined` says that a program waits on the descriptor of the rare events: everything is
 /// to end its sleep, so all sockets are in that set then, and else the far ones.
 pub(super) struct DataSockets {
-    version: u32,
+    version: u64,
     all: Vec<Socket>,
+    /// What beacons come by, each with the number of its bearer: always among the rare events.
+    beacons: Vec<(usize, RawFd)>,
 }
 
 impl DataSockets {
-    pub fn of(engine: &Engine) -> DataSockets {
-        DataSockets { version: engine.fds_version(), all: sockets(engine).collect() }
+    /// Those of the engine; its beacons become rare events.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn of(engine: &Engine, epoll: &Epoll) -> io::Result<DataSockets> {
+        let beacons: Vec<(usize, RawFd)> = beacons(engine).collect();
+        beacons.iter().try_for_each(|&(bearer, fd)| epoll.add(fd, bearer as u64, Interest::READ))?;
+        Ok(DataSockets { version: engine.fds_version(), all: sockets(engine).collect(), beacons })
     }
 
-    /// Takes notice of sockets that came and went; whether there were any. They are all near then.
+    /// Takes notice of sockets that came and went; whether there were any. They are all near then. A bearer that is closed
+    /// has its sockets until this has been called: the number of one that was closed before may be another's already.
     pub fn refresh(&mut self, engine: &Engine, epoll: &Epoll, joined: bool) -> bool {
         if self.version == engine.fds_version() {
             return false;
@@ -51,6 +60,14 @@ impl DataSockets {
         if !joined {
             self.all.iter().filter(|socket| socket.far).for_each(|socket| leave(epoll, socket.fd));
         }
+        let beacons: Vec<(usize, RawFd)> = beacons(engine).collect();
+        let gone = self.beacons.iter().filter(|beacon| !beacons.contains(beacon));
+        gone.for_each(|&(_, fd)| leave(epoll, fd));
+        for &(bearer, fd) in beacons.iter().filter(|beacon| !self.beacons.contains(beacon)) {
+            // It fails for want of kernel memory only: beacons are then found by turns that look everywhere.
+            let _ = epoll.add(fd, bearer as u64, Interest::READ);
+        }
+        self.beacons = beacons;
         self.all.clear();
         self.all.extend(sockets(engine));
         self.version = engine.fds_version();
@@ -100,6 +117,10 @@ fn sockets(engine: &Engine) -> impl Iterator<Item = Socket> {
     engine.fds().flat_map(of).map(|(bearer, fd)| Socket { bearer, fd, sleeps: 0, far: false })
 }
 
+fn beacons(engine: &Engine) -> impl Iterator<Item = (usize, RawFd)> {
+    engine.fds().filter_map(|(bearer, fds)| Some((bearer, fds.beacon?)))
+}
+
 fn enter(epoll: &Epoll, fd: RawFd) -> io::Result<()> {
     match epoll.add(fd, token_of(fd), Interest::READ) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -133,7 +154,7 @@ mod tests {
                 (Epoll::new().unwrap(), EventFd::new().unwrap(), EventFd::new().unwrap());
             let fds = [busy.as_raw_fd(), silent.as_raw_fd()];
             let all = fds.map(|fd| Socket { bearer: 7, fd, sleeps: 0, far: false }).into();
-            let mut sockets = DataSockets { version: 0, all };
+            let mut sockets = DataSockets { version: 0, all, beacons: Vec::new() };
             (0..sleeps).for_each(|_| sockets.note_sleep(&epoll, &fds[..1], false));
             World { epoll, sockets, busy, silent }
         }

@@ -138,6 +138,14 @@ fn of_control(f: &Frame<'_>) -> Values {
             ("link_set.status", l.status as u64),
             ("link_set.number", u64::from(l.number)),
         ]),
+        Frame::BearerSet(s) => frame(0x1D).all(&[
+            ("control", u64::from(s.control)),
+            ("bearer_set.bearer", u64::from(s.bearer.bearer.0)),
+            ("bearer_set.there", u64::from(!s.gone)),
+            ("parameter.mtu", u64::from(s.bearer.mtu)),
+            ("parameter.window", u64::from(s.bearer.window_bytes)),
+            ("bearer_set.address_bytes", s.bearer.address.as_bytes().len() as u64),
+        ]),
         Frame::Connect(_) | Frame::Accept(_) | Frame::Shutdown(_) | Frame::Multicast(..) => of_services(f),
         Frame::Consumed(c) => frame(0x24).all(&[
             ("control", u64::from(c.control)),

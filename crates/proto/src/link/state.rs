@@ -31,6 +31,8 @@ pub enum LinkEvent {
     Joined,
     /// The bearer lost its carrier.
     CarrierLost,
+    /// The bearer is closed, ours or the peer's: the link is about to be forgotten.
+    BearerClosed,
     /// The bearer has its carrier again.
     CarrierBack,
     /// The system refused to send on the bearer (network down, unreachable, no device).
@@ -124,7 +126,7 @@ fn next(state: LinkState, event: LinkEvent, facts: Facts) -> LinkState {
         (true, false) => S::Probation,
     };
     match (state, event) {
-        (_, E::CarrierLost | E::SendFailed | E::PeerSaysDown) => S::Down,
+        (_, E::CarrierLost | E::BearerClosed | E::SendFailed | E::PeerSaysDown) => S::Down,
         (S::New, E::Joined) => S::Up,
         (S::Probation, E::ProbationOver) => S::Up,
         (S::Probation | S::Up, E::Silence) => S::Suspect,
@@ -348,6 +350,7 @@ impl fmt::Display for LinkEvent {
         f.write_str(match self {
             LinkEvent::Joined => "joined",
             LinkEvent::CarrierLost => "carrier lost",
+            LinkEvent::BearerClosed => "bearer closed",
             LinkEvent::CarrierBack => "carrier back",
             LinkEvent::SendFailed => "system refused to send",
             LinkEvent::PeerSaysDown => "peer says down",

@@ -1,12 +1,11 @@
 //! Opening sessions and their links (protocol.md §3.2, §6.1, §6.3).
 
-use super::{Bearer, Node};
+use super::{Bearer, Node, Source};
 use crate::address::MediaAddress;
-use crate::config::Config;
 use crate::id::{BearerId, Incarnation, LinkId, NodeId, SessionId};
 use crate::limits;
 use crate::link::LinkSpec;
-use crate::session::Session;
+use crate::session::{Cx, Session};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire::{self, Close, Frame, Frames, Header, Hello, PacketType, ProbeKind, Reset};
@@ -40,17 +39,39 @@ const CROSSING: Duration = Duration::s(1);
 impl Node {
     /// Opens a session with whoever answers at `to`, and keeps trying for as long as there is none.
     pub fn connect(&mut self, now: Instant, bearer: BearerId, to: MediaAddress) {
-        self.attempt(now, bearer, &to, None, true, Duration::ZERO);
+        let is_there = |session: &&Session| session.peer.bearers.iter().any(|b| b.address == to);
+        let known = self.sessions().find(is_there).map(|session| session.peer.node);
+        self.attempt(now, bearer, &to, known, true, Duration::ZERO);
+        if known.is_some() {
+            // A bearer that came later: there is a session already, so this is for the case that it ends.
+            self.rest_attempts(|attempt| attempt.node == known);
+        }
+    }
+
+    /// Attempts rest while there is a session.
+    fn rest_attempts(&mut self, which: impl Fn(&Attempt) -> bool) {
+        for attempt in self.attempts.iter_mut().filter(|a| which(a) && a.next_at != Instant::NEVER) {
+            self.slots[attempt.slot].reserved = false;
+            attempt.next_at = Instant::NEVER;
+        }
+    }
+
+    /// The bearer of some attempts is gone.
+    pub(super) fn drop_attempts_by(&mut self, bearer: BearerId) {
+        self.forget_attempts(|attempt| attempt.bearer == bearer);
+    }
+
+    /// Forgets attempts. The slot of one that rests is another's by now.
+    fn forget_attempts(&mut self, which: impl Fn(&Attempt) -> bool) {
+        for attempt in self.attempts.iter().filter(|a| which(a) && a.next_at != Instant::NEVER) {
+            self.slots[attempt.slot].reserved = false;
+        }
+        self.attempts.retain(|attempt| !which(attempt));
     }
 
     /// Forgets configured peers that are not in `keep` (names may resolve to other addresses over time).
     pub fn retain_connects(&mut self, keep: impl Fn(&MediaAddress) -> bool) {
-        let gone: Vec<usize> =
-            self.attempts.iter().filter(|a| a.fixed && !keep(&a.to)).map(|a| a.slot).collect();
-        for slot in gone {
-            self.slots[slot].reserved = false;
-            self.attempts.retain(|a| a.slot != slot);
-        }
+        self.forget_attempts(|attempt| attempt.fixed && !keep(&attempt.to));
     }
 
     pub(super) fn attempt(
@@ -155,14 +176,8 @@ impl Node {
     /// What we say of ourselves when opening a session.
     pub(super) fn hello(&self, session: SessionId, attempt: u32, bearer: BearerId) -> Hello {
         let mut bearers = ArrayVec::new();
-        for (i, b) in self.bearers.iter().enumerate().filter(|(_, b)| b.info.broadcast || !b.info.ambiguous) {
-            let _ = bearers.try_push(wire::BearerAddress {
-                bearer: BearerId(i as u8),
-                mtu: b.info.mtu,
-                window_bytes: b.info.window,
-                address: b.info.address.clone(),
-            });
-        }
+        let all = (0..self.bearers.len()).filter_map(|at| self.bearer_address(BearerId(at as u8)));
+        all.for_each(|address| drop(bearers.try_push(address)));
         Hello {
             cluster: self.config.cluster,
             node: self.config.node,
@@ -357,6 +372,12 @@ impl Node {
         self.slots[slot].session = Some(Box::new(session));
         self.slots[slot].reserved = false;
         self.by_node.insert(hello.node, slot);
+        let asked_at =
+            self.attempts.iter().filter(|a| initiator && a.number == hello.attempt).map(|a| a.started_at);
+        if asked_at.min().is_some_and(|asked_at| self.bearers_at > asked_at) {
+            // The peer may have been told before something changed.
+            self.tell_bearers_again(slot);
+        }
         self.settle_attempts(hello.node, bearer, from);
     }
 
@@ -367,7 +388,7 @@ impl Node {
             return;
         }
         let mut wanted = Vec::new();
-        for (i, own) in self.bearers.iter().enumerate() {
+        for (i, own) in self.bearers.iter().enumerate().filter(|(_, own)| own.closed_at.is_none()) {
             let rank = self.bearers[..i].iter().filter(|b| b.info.reaches(&own.info.address)).count();
             let there: Vec<_> =
                 session.peer.bearers.iter().filter(|p| own.info.reaches(&p.address)).collect();
@@ -398,10 +419,47 @@ impl Node {
         if full || paired || session.has_link(bearer, to) {
             return;
         }
-        let id = session.allocate_link();
+        let Some(id) = session.allocate_link() else {
+            self.drops.links_refused += 1;
+            return;
+        };
         if let Some(spec) = link_spec(&self.bearers, id, bearer, to, peer, session) {
             session.add_link(now, spec, &self.config);
         }
+    }
+
+    /// A packet on a link that we do not know: if it asks to join, the link is made (protocol.md §6.3), in the place of one over
+    /// the same bearers that the initiator has closed.
+    pub(super) fn join_unknown(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        source: &Source<'_>,
+        packet: &[u8],
+        store: &mut dyn Store,
+    ) -> Option<usize> {
+        let session = self.slots[slot].session.as_mut()?;
+        let header = Header::parse(packet).ok()?;
+        if session.initiator || session.is_retired(header.link) {
+            return None;
+        }
+        let join = Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES).find_map(|f| match f {
+            Ok(Frame::Probe(p)) if p.kind == ProbeKind::Join && p.about == header.link => Some(p),
+            _ => None,
+        })?;
+        if let Some(over) = session.superseded_by(header.link, source.bearer, source.from) {
+            let closed = session.close_links(cx!(self, now, store), |link| link.spec.id == over);
+            let node = session.peer.node;
+            self.tell_links_closed(node, &closed);
+        }
+        let session = self.slots[slot].session.as_mut()?;
+        if session.links.len() >= limits::LINKS_MAX || session.has_link(source.bearer, source.from) {
+            return None;
+        }
+        let peer_bearer = BearerId(join.target as u8);
+        let spec = link_spec(&self.bearers, header.link, source.bearer, source.from, peer_bearer, session)?;
+        session.add_link(now, spec, &self.config);
+        Some(session.links.len() - 1)
     }
 
     /// "Your session does not exist here", at most every 5 ms.
@@ -515,33 +573,7 @@ fn link_spec(
 ) -> Option<LinkSpec> {
     let own = &bearers.get(bearer.0 as usize)?.info;
     let theirs = session.peer.bearers.iter().find(|b| b.bearer == peer_bearer);
-    let mtu = theirs
-        .map_or(own.mtu, |t| own.mtu.min(t.mtu))
-        .clamp(limits::DATAGRAM_BYTES_BASE, limits::DATAGRAM_BYTES_MAX);
+    let mtu = session.mtu_between(own.mtu, peer_bearer);
     let window = theirs.map_or(own.window, |t| t.window_bytes).max(16_384);
     Some(LinkSpec { id, bearer, peer_bearer, to: to.clone(), mtu, window, lossless: false })
-}
-
-/// A packet on a link that we do not know: if it asks to join, the link is made (protocol.md §6.3).
-pub(super) fn join_unknown(
-    session: &mut Session,
-    now: Instant,
-    bearer: BearerId,
-    from: &MediaAddress,
-    packet: &[u8],
-    bearers: &[Bearer],
-    config: &Config,
-) -> Option<usize> {
-    if session.initiator || session.links.len() >= limits::LINKS_MAX || session.has_link(bearer, from) {
-        return None;
-    }
-    let header = Header::parse(packet).ok()?;
-    let join = Frames::new(&packet[wire::HEADER_BYTES..], wire::HEADER_BYTES).find_map(|f| match f {
-        Ok(Frame::Probe(p)) if p.kind == ProbeKind::Join && p.about == header.link => Some(p),
-        _ => None,
-    })?;
-    let peer_bearer = BearerId(join.target as u8);
-    let spec = link_spec(bearers, header.link, bearer, from, peer_bearer, session)?;
-    session.add_link(now, spec, config);
-    Some(session.links.len() - 1)
 }

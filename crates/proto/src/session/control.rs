@@ -25,6 +25,8 @@ pub enum Notice {
     PortClosed(PortId),
     /// News of a link.
     LinkSet(LinkId, LinkStatus, u32),
+    /// News of a bearer.
+    BearerSet(wire::BearerSet),
     /// A connection is wanted.
     Connect(wire::Connect),
     /// The answer to that.
@@ -42,6 +44,7 @@ impl Notice {
             Notice::Bindings { records, .. } => wire::Bindings::emitted_bytes(records.len()),
             Notice::Digest(_) => wire::NameDigest::BYTES,
             Notice::PortClosed(_) | Notice::LinkSet(..) => 16,
+            Notice::BearerSet(_) => wire::BearerSet::BYTES,
             Notice::Connect(_) => wire::Connect::BYTES,
             Notice::Accept(_) => wire::Accept::BYTES,
             Notice::Shutdown(_) => wire::Shutdown::BYTES,
@@ -60,6 +63,7 @@ impl Notice {
             Notice::LinkSet(link, status, next) => {
                 wire::LinkSet { control: number, link: *link, status: *status, number: *next }.emit(out);
             }
+            Notice::BearerSet(set) => wire::BearerSet { control: number, ..set.clone() }.emit(out),
             Notice::Connect(connect) => wire::Connect { control: number, ..*connect }.emit(out),
             Notice::Accept(accept) => wire::Accept { control: number, ..*accept }.emit(out),
             Notice::Shutdown(shutdown) => wire::Shutdown { control: number, ..*shutdown }.emit(out),

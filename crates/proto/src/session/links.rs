@@ -70,7 +70,7 @@ impl Session {
                 self.repeat(&mut items, index);
                 let next = self.links[index].sent.next() as u32;
                 // The peer finds out by itself too; what it does not confirm must not pile up.
-                if self.control.has_room() {
+                if self.control.has_room() && !self.is_told_of(change.why) {
                     self.control.push(Notice::LinkSet(id, LinkStatus::Down, next));
                 }
             }
@@ -120,6 +120,9 @@ impl Session {
             stall_us: 0,
             size: probe.size,
         };
+        if probe.kind == ProbeKind::Join && about == index {
+            self.learn_peer_bearer(index, probe.target);
+        }
         let carrying = &mut self.links[index];
         if probe.kind == ProbeKind::Join || probe.kind == ProbeKind::State {
             if carrying.replies.is_full() {

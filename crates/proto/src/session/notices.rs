@@ -96,7 +96,10 @@ impl Session {
                 Notice::Accept(accept) => self.on_accept(cx, &accept),
                 Notice::Shutdown(shutdown) => self.on_shutdown(cx, &shutdown),
                 Notice::Consumed(consumed) => self.on_consumed(cx, &consumed),
-                names @ (Notice::Bindings { .. } | Notice::Digest(_)) => self.notices.push_back(names),
+                // These concern the node as a whole.
+                others @ (Notice::Bindings { .. } | Notice::Digest(_) | Notice::BearerSet(_)) => {
+                    self.notices.push_back(others);
+                }
             }
         }
     }

@@ -39,6 +39,12 @@ impl Quiet {
         self.stir();
     }
 
+    /// These are the bearers that are left to it.
+    pub(super) fn set_links(&mut self, bearers: impl Iterator<Item = BearerId>) {
+        self.linked = bearers.fold(0, |linked, bearer| linked | bit(bearer));
+        self.stir();
+    }
+
     /// Whether the session has a link over `bearer`.
     #[inline]
     pub(super) fn has_link(&self, bearer: BearerId) -> bool {

@@ -164,6 +164,7 @@ impl Session {
             Frame::NameDigest(digest) => self.on_control(digest.control, || Notice::Digest(*digest)),
             Frame::PortClosed(number, port) => self.on_control(*number, || Notice::PortClosed(*port)),
             Frame::LinkSet(l) => self.on_control(l.control, || Notice::LinkSet(l.link, l.status, l.number)),
+            Frame::BearerSet(set) => self.on_control(set.control, || Notice::BearerSet(set.clone())),
             // It obliges us to an answer: who confirms none of those gets no more of them.
             Frame::Connect(c) if !self.control.may_answer() && !self.control.is_old(c.control) => Taken::No,
             Frame::Connect(c) => {

@@ -69,7 +69,7 @@ impl<const N: usize> Draft<N> {
     }
 
     #[inline]
-    fn put<const M: usize>(&mut self, field: [u8; M]) -> &mut Self {
+    pub(crate) fn put<const M: usize>(&mut self, field: [u8; M]) -> &mut Self {
         self.bytes[self.at..self.at + M].copy_from_slice(&field);
         self.at += M;
         self

@@ -1,5 +1,6 @@
 //! Frames of an established session (protocol.md §4).
 
+use super::handshake::BearerAddress;
 use crate::address::{Scope, ServiceAddress, ServiceRange};
 use crate::id::{BearerId, Incarnation, LinkId, NodeId, PortId, TransferId};
 
@@ -21,6 +22,7 @@ pub(crate) mod kind {
     pub const PROBE: u8 = 0x18;
     pub const PROBE_REPLY: u8 = 0x19;
     pub const LINK_SET: u8 = 0x1C;
+    pub const BEARER_SET: u8 = 0x1D;
     pub const CONNECT: u8 = 0x20;
     pub const ACCEPT: u8 = 0x21;
     pub const SHUTDOWN: u8 = 0x22;
@@ -368,6 +370,17 @@ pub struct LinkSet {
     pub number: u32,
 }
 
+/// News of one of the sender's bearers (protocol.md §4.12, §6.6). Reliable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BearerSet {
+    /// Control number.
+    pub control: u32,
+    /// The bearer, and how it is reached from now on; if it is gone, nothing but its number.
+    pub bearer: BearerAddress,
+    /// The bearer is gone.
+    pub gone: bool,
+}
+
 /// "A connection, please" (protocol.md §4.15). Reliable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connect {
@@ -503,6 +516,8 @@ pub enum Frame<'a> {
     ProbeReply(ProbeReply),
     /// 0x1C
     LinkSet(LinkSet),
+    /// 0x1D
+    BearerSet(BearerSet),
     /// 0x20
     Connect(Connect),
     /// 0x21

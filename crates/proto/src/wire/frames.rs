@@ -2,9 +2,9 @@
 
 use super::field::{Draft, fault, pad, padded};
 use super::frame::{
-    Accept, Ack, BearerState, Bindings, Close, Connect, Consumed, Credit, Cts, Fragment, Frame, Frames,
-    LinkSet, Message, Multicast, NameDigest, Probe, ProbeReply, Refuse, Rts, Shutdown, TransferFragment,
-    kind,
+    Accept, Ack, BearerSet, BearerState, Bindings, Close, Connect, Consumed, Credit, Cts, Fragment, Frame,
+    Frames, LinkSet, Message, Multicast, NameDigest, Probe, ProbeReply, Refuse, Rts, Shutdown,
+    TransferFragment, kind,
 };
 use super::walk::{CRITICAL, FRAME_HEADER_BYTES, PAD, Raw, Walk};
 use super::{Fault, Malformed};
@@ -98,6 +98,7 @@ fn parse<'a>(kind: u8, frame: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         kind::PROBE => Frame::Probe(Probe::parse(frame)?),
         kind::PROBE_REPLY => Frame::ProbeReply(ProbeReply::parse(frame)?),
         kind::LINK_SET => Frame::LinkSet(LinkSet::parse(frame)?),
+        kind::BEARER_SET => Frame::BearerSet(BearerSet::parse(frame)?),
         kind::CONNECT => Frame::Connect(Connect::parse(frame)?),
         kind::ACCEPT => Frame::Accept(Accept::parse(frame)?),
         kind::SHUTDOWN => Frame::Shutdown(Shutdown::parse(frame)?),
@@ -148,6 +149,7 @@ impl Frame<'_> {
             Frame::Probe(probe) => probe.emit(out),
             Frame::ProbeReply(reply) => reply.emit(out),
             Frame::LinkSet(set) => set.emit(out),
+            Frame::BearerSet(set) => set.emit(out),
             Frame::Connect(connect) => connect.emit(out),
             Frame::Accept(accept) => accept.emit(out),
             Frame::Shutdown(shutdown) => shutdown.emit(out),
@@ -181,6 +183,7 @@ impl Frame<'_> {
             Frame::Probe(_) => Probe::BYTES,
             Frame::ProbeReply(_) => ProbeReply::BYTES,
             Frame::LinkSet(_) => LinkSet::BYTES,
+            Frame::BearerSet(_) => BearerSet::BYTES,
             Frame::Connect(_) => Connect::BYTES,
             Frame::Accept(_) => Accept::BYTES,
             Frame::Shutdown(_) => Shutdown::BYTES,

@@ -17,8 +17,11 @@ pub const FEATURE_MULTICAST: u64 = 1 << 1;
 pub const FEATURE_CONSUMED: u64 = 1 << 2;
 /// Feature bit: digests of binding logs and exclusive bindings (protocol.md §7.2, §7.4).
 pub const FEATURE_NAMES: u64 = 1 << 3;
+/// Feature bit: bearers that come, change and go during a session (protocol.md §6.6).
+pub const FEATURE_BEARERS: u64 = 1 << 4;
 /// What this build knows beside wire version 1.
-pub const FEATURES: u64 = FEATURE_CONNECTIONS | FEATURE_MULTICAST | FEATURE_CONSUMED | FEATURE_NAMES;
+pub const FEATURES: u64 =
+    FEATURE_CONNECTIONS | FEATURE_MULTICAST | FEATURE_CONSUMED | FEATURE_NAMES | FEATURE_BEARERS;
 
 /// "Here I am", sent to a bearer's broadcast or multicast address (protocol.md §3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]

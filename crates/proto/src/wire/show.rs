@@ -1,11 +1,11 @@
 //! Packets as text, one line each, for traces and captures.
 
 use super::{
-    Ack, BearerState, BindingOp, Bindings, Connect, Consumed, DigestSays, Fault, Fragment, Frame, Frames,
-    HEADER_BYTES, Header, Malformed, Message, NameDigest, PacketType, Probe, ProbeKind, ProbeReply,
-    RefuseReason,
+    Ack, BearerAddress, BearerSet, BearerState, BindingOp, Bindings, Connect, Consumed, DigestSays, Fault,
+    Fragment, Frame, Frames, HEADER_BYTES, Header, Malformed, Message, NameDigest, PacketType, Probe,
+    ProbeKind, ProbeReply, RefuseReason,
 };
-use super::{Beacon, Hello, LinkStatus, Reset, Versions};
+use super::{Beacon, Hello, LinkSet, LinkStatus, Reset, Versions};
 use super::{
     FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED, FLAG_TRAIN_LAST,
 };
@@ -129,15 +129,8 @@ impl Display for Frame<'_> {
             Frame::Probe(probe) => show_probe(probe, f),
             Frame::ProbeReply(reply) => show_probe_reply(reply, f),
             Frame::NameDigest(digest) => show_digest(digest, f),
-            Frame::LinkSet(set) => {
-                let status = match set.status {
-                    LinkStatus::Active => "active",
-                    LinkStatus::Standby => "standby",
-                    LinkStatus::Drain => "drain",
-                    LinkStatus::Down => "down",
-                };
-                write!(f, "link-set #{} link {} {status}", set.control, set.link)
-            }
+            Frame::LinkSet(set) => show_link_set(set, f),
+            Frame::BearerSet(set) => show_bearer_set(set, f),
             Frame::Connect(connect) => show_connect(connect, f),
             Frame::Accept(accept) => {
                 write!(f, "accept #{} end {:x} ", accept.control, accept.end.0)?;
@@ -200,6 +193,22 @@ fn show_bearer_state(state: &BearerState, f: &mut Formatter<'_>) -> fmt::Result 
     write!(f, "bearer {} tx {tx} {} rx {rx} {}", state.bearer, state.tx_backlog, state.rx_backlog)?;
     let (window, rate) = (state.rx_window, state.rx_rate);
     write!(f, " window {window} senders {} rate {rate} KB/s seq {}", state.senders, state.seq)
+}
+
+fn show_link_set(set: &LinkSet, f: &mut Formatter<'_>) -> fmt::Result {
+    let status = match set.status {
+        LinkStatus::Active => "active",
+        LinkStatus::Standby => "standby",
+        LinkStatus::Drain => "drain",
+        LinkStatus::Down => "down",
+    };
+    write!(f, "link-set #{} link {} {status}", set.control, set.link)
+}
+
+fn show_bearer_set(set: &BearerSet, f: &mut Formatter<'_>) -> fmt::Result {
+    let BearerAddress { bearer, mtu, window_bytes, address } = &set.bearer;
+    write!(f, "bearer-set #{} bearer {bearer} ", set.control)?;
+    if set.gone { write!(f, "gone") } else { write!(f, "mtu {mtu} window {window_bytes} at {address:?}") }
 }
 
 fn show_digest(digest: &NameDigest, f: &mut Formatter<'_>) -> fmt::Result {

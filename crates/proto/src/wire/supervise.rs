@@ -1,11 +1,13 @@
-//! Frames about bearers and links: BEARER_STATE, PROBE, PROBE_REPLY, LINK_SET, CLOSE
+//! Frames about bearers and links: BEARER_STATE, PROBE, PROBE_REPLY, LINK_SET, BEARER_SET, CLOSE
 //! (protocol.md §4.5, §4.11, §4.12, §4.14).
 
 use super::field::{Draft, expect_zero, fault, u16_at, u32_at, u64_at};
 use super::flow::exact;
-use super::frame::{BearerState, Close, LinkSet, LinkStatus, Probe, ProbeKind, ProbeReply, kind};
+use super::frame::{BearerSet, BearerState, Close, LinkSet, LinkStatus, Probe, ProbeKind, ProbeReply, kind};
+use super::handshake::{BEARERS_MAX, BearerAddress};
 use super::header::PACKET_NUMBER_MAX;
 use super::{Fault, Malformed};
+use crate::address::MediaAddress;
 use crate::id::{BearerId, LinkId};
 
 /// Highest state of a bearer: leaving.
@@ -14,6 +16,9 @@ const BEARER_STATE_MAX: u8 = 3;
 const PROBE_KIND_MASK: u8 = 0x0F;
 /// Flag of PROBE_REPLY: the bearer has carrier.
 const PROBE_CARRIER: u8 = 0x80;
+
+/// Room for an address.
+const ADDRESS_BYTES: usize = 24;
 
 impl BearerState {
     pub(crate) const BYTES: usize = 32;
@@ -167,6 +172,52 @@ impl LinkSet {
         expect_zero(b, 11, 12)?;
         let (link, number) = (LinkId(u16_at(b, 8)), u32_at(b, 12));
         Ok(LinkSet { control: u32_at(b, 4), link, status, number })
+    }
+}
+
+impl BearerSet {
+    pub(crate) const BYTES: usize = 48;
+
+    /// Appends the frame.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let address = self.bearer.address.as_bytes();
+        let mut padded = [0; ADDRESS_BYTES];
+        padded[..address.len()].copy_from_slice(address);
+        Draft::<{ BearerSet::BYTES }>::frame(kind::BEARER_SET, 0, BearerSet::BYTES)
+            .u32(self.control)
+            .u8(self.bearer.bearer.0)
+            .u8(u8::from(!self.gone))
+            .u16(self.bearer.mtu)
+            .u32(self.bearer.window_bytes)
+            .u8(address.len() as u8)
+            .zero(7)
+            .put(padded)
+            .end(out);
+    }
+
+    pub(crate) fn parse(frame: &[u8]) -> Result<BearerSet, Malformed> {
+        let b = exact::<{ BearerSet::BYTES }>(frame, 0)?;
+        if usize::from(b[8]) >= BEARERS_MAX {
+            return Err(fault(Fault::Value, 8));
+        }
+        let gone = match b[9] {
+            0 => true,
+            1 => false,
+            _ => return Err(fault(Fault::Value, 9)),
+        };
+        let len = usize::from(b[16]);
+        if len > ADDRESS_BYTES {
+            return Err(fault(Fault::Value, 16));
+        }
+        if gone {
+            expect_zero(b, 10, 17)?;
+        }
+        expect_zero(b, 17, 24)?;
+        expect_zero(b, 24 + len, BearerSet::BYTES)?;
+        let address = MediaAddress::from_bytes(&b[24..24 + len]).unwrap_or_default();
+        let (bearer, mtu, window_bytes) = (BearerId(b[8]), u16_at(b, 10), u32_at(b, 12));
+        let bearer = BearerAddress { bearer, mtu, window_bytes, address };
+        Ok(BearerSet { control: u32_at(b, 4), bearer, gone })
     }
 }
 

@@ -1,8 +1,9 @@
 //! Packets that are well formed and mean harm: every kind of frame, with numbers at the bounds of what is believable.
 
 use super::live::Live;
+use crate::world::address;
 use crate::world::random::Random;
-use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::address::{MediaAddress, Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::id::{BearerId, Incarnation, LinkId, NodeId, PortId, SessionId, TransferId};
 use polyrail_proto::wire::*;
 
@@ -32,7 +33,7 @@ pub fn data(random: &mut Random, live: &Live) -> Vec<u8> {
 }
 
 fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
-    match random.below(28) {
+    match random.below(30) {
         0..=2 => put_message(random, live, out),
         3..=5 => put_fragment(random, live, out),
         6 | 7 => put_transfer_fragment(random, out),
@@ -50,6 +51,7 @@ fn put_frame(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
         24 | 25 => put_multicast(random, live, out),
         26 => put_digest(random, live, out),
         27 => put_consumed(random, live, out),
+        28 => put_bearer_set(random, out),
         // A session that is closed is not attacked any further, so this comes rarely.
         _ if random.one_in(60) => Frame::Close(Close { reason: random.below(4) as u16 }).emit(out),
         _ => Frame::TransferAbort(random.below(300) as u32, token(random)).emit(out),
@@ -242,6 +244,25 @@ fn put_notice(random: &mut Random, live: &Live, out: &mut Vec<u8>) {
     let status = random.pick(&[LinkStatus::Active, LinkStatus::Standby, LinkStatus::Drain, LinkStatus::Down]);
     let number_there = if random.one_in(2) { sent as u32 } else { random.odd_number() as u32 };
     Frame::LinkSet(LinkSet { control: number, link: LinkId(link), status, number: number_there }).emit(out);
+}
+
+/// Bearers that come, change and go, at addresses where others are.
+fn put_bearer_set(random: &mut Random, out: &mut Vec<u8>) {
+    let bearer = BearerId(random.below(16) as u8);
+    if random.one_in(3) {
+        let nothing = BearerAddress { bearer, mtu: 0, window_bytes: 0, address: MediaAddress::default() };
+        return Frame::BearerSet(BearerSet { control: control(random), bearer: nothing, gone: true })
+            .emit(out);
+    }
+    let mtu = random.pick(&[0, 1, 1_200, 1_472, 8_972, u16::MAX]);
+    let window_bytes = random.odd_number() as u32;
+    let address = if random.one_in(2) {
+        address(random.below(3) as u8, random.below(6) as u16)
+    } else {
+        MediaAddress::from_bytes(&bytes(random, 24)).unwrap_or_default()
+    };
+    let bearer = BearerAddress { bearer, mtu, window_bytes, address };
+    Frame::BearerSet(BearerSet { control: control(random), bearer, gone: false }).emit(out);
 }
 
 fn put_multicast(random: &mut Random, live: &Live, out: &mut Vec<u8>) {

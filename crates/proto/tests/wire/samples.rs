@@ -121,7 +121,20 @@ pub fn frames(records: &[u8]) -> Vec<Frame<'_>> {
     frames.extend(to_several());
     frames.push(Frame::NameDigest(name_digest()));
     frames.extend(of_reading());
+    frames.extend(of_bearers());
     frames
+}
+
+/// A bearer that came, and one that is gone.
+fn of_bearers() -> [Frame<'static>; 2] {
+    let address = MediaAddress::from_bytes(&[4, 0x1d, 0x06, 10, 0, 0, 7]).expect("it is short");
+    let there = BearerAddress { bearer: BearerId(2), mtu: 8_972, window_bytes: 1 << 20, address };
+    let nothing = MediaAddress::default();
+    let gone = BearerAddress { bearer: BearerId(1), mtu: 0, window_bytes: 0, address: nothing };
+    [
+        Frame::BearerSet(BearerSet { control: 22, bearer: there, gone: false }),
+        Frame::BearerSet(BearerSet { control: 23, bearer: gone, gone: true }),
+    ]
 }
 
 /// Of a connection's life.

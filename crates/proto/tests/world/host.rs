@@ -62,7 +62,8 @@ impl Host {
         host
     }
 
-    fn add_bearer(&mut self, now: Instant, medium: u8) {
+    /// A bearer on `medium`, from now on.
+    pub fn add_bearer(&mut self, now: Instant, medium: u8) {
         let info = BearerInfo {
             address: address(medium, self.seat),
             prefix_at: 1,
@@ -73,6 +74,12 @@ impl Host {
             ambiguous: false,
         };
         self.core(|node, _| node.add_bearer(now, info));
+    }
+
+    /// No bearer on `medium` any more.
+    pub fn remove_bearer(&mut self, now: Instant, medium: u8) {
+        let bearer = self.bearer_on(medium).expect("there is one");
+        self.core(|node, memory| node.remove_bearer(now, bearer, memory));
     }
 
     /// A call into the core, whose appetite is noted.
@@ -157,7 +164,7 @@ impl Host {
 
     /// The bearer on `medium`.
     pub fn bearer_on(&self, medium: u8) -> Option<BearerId> {
-        let at = self.node.bearers().position(|(info, _)| info.address.as_bytes()[1] == medium)?;
+        let at = self.node.bearers().position(|(info, _)| info.address.as_bytes().get(1) == Some(&medium))?;
         Some(BearerId(at as u8))
     }
 

@@ -8,9 +8,10 @@ const STATES: [LinkState; 6] = [
     LinkState::Down,
     LinkState::Damped,
 ];
-const EVENTS: [LinkEvent; 10] = [
+const EVENTS: [LinkEvent; 11] = [
     LinkEvent::Joined,
     LinkEvent::CarrierLost,
+    LinkEvent::BearerClosed,
     LinkEvent::CarrierBack,
     LinkEvent::SendFailed,
     LinkEvent::PeerSaysDown,
@@ -57,6 +58,7 @@ fn the_table_is_as_documented() {
               new                     probation               up                      suspect                 down                    damped
 Joined        up                      .                       .                       probation|up            probation|.|damped      .
 CarrierLost   down                    down                    down                    down                    .                       down
+BearerClosed  down                    down                    down                    down                    .                       down
 CarrierBack   .                       .                       .                       .                       .                       .
 SendFailed    down                    down                    down                    down                    .                       down
 PeerSaysDown  down                    down                    down                    down                    .                       down

@@ -27,10 +27,12 @@ fn spec(id: u16, bearer: u8, to: u8) -> LinkSpec {
 #[test]
 fn links_are_found_by_number_and_by_their_two_ends_and_no_number_comes_twice() {
     let mut session = session(&config(), &[]);
-    assert_eq!([0; 2].map(|_| session.allocate_link()), [LinkId(1), LinkId(2)]);
+    assert_eq!([0; 2].map(|_| session.allocate_link()), [1, 2].map(|id| Some(LinkId(id))));
     session.add_link(NOW, spec(7, 0, 1), &config());
     session.add_link(NOW, spec(5, 1, 2), &config());
-    assert_eq!(session.allocate_link(), LinkId(8));
+    assert_eq!(session.allocate_link(), Some(LinkId(8)));
+    session.next_link = u16::MAX;
+    assert_eq!(session.allocate_link(), None, "numbers are not used again");
     assert_eq!([7, 5, 6].map(|id| session.link_index(LinkId(id))), [Some(0), Some(1), None]);
     let has = |bearer, to| session.has_link(BearerId(bearer), &MediaAddress::from_bytes(&[to]).unwrap());
     assert_eq!([has(0, 1), has(1, 2), has(0, 2), has(1, 1), has(2, 3)], [true, true, false, false, false]);
