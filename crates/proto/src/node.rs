@@ -29,6 +29,7 @@ mod names;
 mod ports;
 mod sessions;
 mod subscriptions;
+mod turns;
 
 use crate::address::MediaAddress;
 use crate::config::Config;
@@ -54,14 +55,15 @@ pub use ports::{Destination, Manner};
 use discovery::Discovery;
 use handshake::Attempt;
 use ports::Sole;
+use turns::Turns;
 
 /// A bearer as the core knows it.
 #[derive(Debug)]
 struct Bearer {
     info: BearerInfo,
     carrier: bool,
-    /// Slot of the session that had its turn last.
-    turn: usize,
+    /// How sessions share it.
+    turns: Turns,
     /// Packets outside of any session, waiting to leave: destination (none: all neighbours) and bytes.
     outbox: VecDeque<(Option<MediaAddress>, Vec<u8>)>,
 }
@@ -173,7 +175,7 @@ impl Node {
     pub fn add_bearer(&mut self, now: Instant, info: BearerInfo) -> BearerId {
         assert!(self.bearers.len() < limits::BEARERS_MAX, "at most {} bearers", limits::BEARERS_MAX);
         let id = BearerId(self.bearers.len() as u8);
-        self.bearers.push(Bearer { info, carrier: true, turn: 0, outbox: VecDeque::new() });
+        self.bearers.push(Bearer { info, carrier: true, turns: Turns::default(), outbox: VecDeque::new() });
         self.discovery.restart(now);
         id
     }
@@ -402,6 +404,14 @@ impl Node {
         let Some(slot) = self.slot_of(SessionId(train.id.session)) else { return };
         if let Some(session) = &mut self.slots[slot].session {
             session.handle_sent(cx!(self, now, store), train, outcome);
+            let link = session.link_index(crate::id::LinkId(train.id.link));
+            // What found no room keeps its turn; what was dropped had it, or nobody else would have one.
+            if outcome != Outcome::WouldBlock
+                && let Some(link) = link
+                && let Some(entry) = self.bearers.get_mut(session.links[link].spec.bearer.0 as usize)
+            {
+                entry.turns.charge(slot, train.bytes as u64);
+            }
         }
     }
 
@@ -480,19 +490,19 @@ impl Node {
         train: &mut Train,
         store: &mut dyn Store,
     ) -> bool {
-        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
-        let mut slot = entry.turn;
-        for _ in 0..self.slots.len() {
-            slot = if slot + 1 < self.slots.len() { slot + 1 } else { 0 };
-            if let Some(session) = &mut self.slots[slot].session
-                && !session.is_quiet(now, bearer)
+        let mut after = None;
+        loop {
+            let Some(entry) = self.bearers.get(bearer.0 as usize) else { return false };
+            let wakeful = |slot: &Slot| slot.session.as_ref().is_some_and(|s| !s.is_quiet(now, bearer));
+            let slots = self.slots.iter().enumerate().filter(|(_, slot)| wakeful(slot));
+            let Some(turn) = entry.turns.first(slots.map(|(index, _)| index), after) else { return false };
+            if let Some(session) = &mut self.slots[turn.slot].session
                 && session.poll_transmit(cx!(self, now, store), bearer, train)
             {
-                entry.turn = slot;
                 return true;
             }
+            after = Some(turn);
         }
-        false
     }
 
     /// Fills `train` with the next packet outside of any session that waits for `bearer`.

@@ -26,6 +26,7 @@ mod serving;
 mod timers;
 mod transfers;
 mod transmit;
+mod turns;
 mod wanted;
 
 pub use connection::{ConnectionPicture, ConnectionState};

@@ -174,6 +174,8 @@ pub struct SendFlow {
     pub queued: bool,
     /// It stands in the list of those that wait for credit.
     pub starved: bool,
+    /// Bytes for which it had its turn and that did not leave.
+    pub unsent_bytes: u64,
     /// The link by which its next message goes, where that was decided.
     pub by: Option<LinkId>,
     /// Its transfers with something to send: number of the message and token, oldest first.
@@ -215,6 +217,7 @@ impl SendFlow {
             credit,
             queued: false,
             starved: false,
+            unsent_bytes: 0,
             transfers: VecDeque::new(),
             transfers_queued: false,
             base: 0,
@@ -325,6 +328,12 @@ impl SendFlow {
     /// When a flow that was refused may try again; `NEVER` if it waits for nothing.
     pub fn wakes_at(&self, now: Instant) -> Instant {
         if now < self.blocked_until { self.blocked_until } else { Instant::NEVER }
+    }
+
+    /// Bytes of messages `first..first + count`, with their heads.
+    pub fn bytes_of(&self, first: u64, count: u32) -> u64 {
+        let messages = (first..first + count as u64).filter_map(|seq| self.message(seq));
+        messages.map(|waiting| waiting.message.len + 24).sum()
     }
 
     fn message(&self, seq: u64) -> Option<&Unconfirmed> {

@@ -207,6 +207,7 @@ impl Session {
         if fill.budget == 0 {
             fill.small = fill.small && fill.train.bytes < limits::SMALL_OVERDRAFT_BYTES as usize;
         }
+        let bytes = self.cost(key, bytes);
         if goes_on {
             self.schedule.account(class, index, bytes);
         } else {
@@ -346,7 +347,8 @@ impl Session {
         }
         fill.budget = fill.budget.saturating_sub(end - start);
         self.schedule.note_sent(class, fill.now);
-        self.schedule.account(class, index, end - start);
+        let cost = self.cost(key, end - start);
+        self.schedule.account(class, index, cost);
         if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
 
