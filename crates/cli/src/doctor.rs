@@ -65,7 +65,7 @@ const EXAMPLE: &str = "Example: polyrail doctor beta --control /run/polyrail/alp
 Ends with 1 if there is an error or a warning among the findings, with 0 if not.";
 
 /// Every check.
-const CHECKS: [fn(&Picture) -> Vec<Finding>; 17] = [
+const CHECKS: [fn(&Picture) -> Vec<Finding>; 18] = [
     place::check,
     changed::check,
     buffers::check,

@@ -110,18 +110,19 @@ fn two_links_by_one_cable_are_told_from_two_cables() {
     let Some(testbed) = testbed_of("narrow", &narrow) else { return };
     // The second link leads over the first one's interface, and through its token bucket. The networks stay apart, as
     // they would by two cables.
-    let network = |link| {
+    // The start of the addresses of a link.
+    let start = |link| {
         let own = testbed.address(0, link).to_string();
-        format!("{}.0/24", own.rsplit_once('.').expect("dots").0)
+        own.rsplit_once('.').expect("dots").0.to_owned()
     };
     let apart = format!(
         "nft 'add table inet t; add chain inet t in {{ type filter hook input priority 0; }}; \
-         add rule inet t in iifname l0 ip saddr != {} drop; add rule inet t in iifname lm ip saddr != {} drop'",
-        network(0),
-        network(1)
+         add rule inet t in iifname l0 ip saddr != {}.0/24 drop; add rule inet t in iifname lm ip saddr != {}.0/24 drop'",
+        start(0),
+        start(1)
     );
     for node in 0..2 {
-        let own = address(&testbed, node, &format!("{}", 77 + node));
+        let own = format!("{}.{}/24", start(1), 77 + node);
         shell(&testbed, node, "ip link set dev l1 down; ip addr flush dev l1");
         shell(&testbed, node, "sysctl -qw net.ipv4.conf.all.arp_ignore=1");
         shell(&testbed, node, "ip link add link l0 name lm type macvlan mode bridge");

@@ -30,6 +30,7 @@ mod names;
 mod ports;
 mod sessions;
 mod subscriptions;
+mod turns;
 
 use crate::address::MediaAddress;
 use crate::config::Config;
@@ -54,6 +55,7 @@ pub use ports::{Destination, Manner};
 use discovery::Discovery;
 use handshake::Attempt;
 use ports::Sole;
+use turns::Turns;
 
 /// A bearer as the core knows it.
 #[derive(Debug)]
@@ -62,8 +64,8 @@ struct Bearer {
     carrier: bool,
     /// When it was closed, if it was: its number is free.
     closed_at: Option<Instant>,
-    /// Slot of the session that had its turn last.
-    turn: usize,
+    /// How sessions share it.
+    turns: Turns,
     /// Packets outside of any session, waiting to leave: destination (none: all neighbours) and bytes.
     outbox: VecDeque<(Option<MediaAddress>, Vec<u8>)>,
 }
@@ -381,6 +383,14 @@ impl Node {
         let Some(slot) = self.slot_of(SessionId(train.id.session)) else { return };
         if let Some(session) = &mut self.slots[slot].session {
             session.handle_sent(cx!(self, now, store), train, outcome);
+            let link = session.link_index(crate::id::LinkId(train.id.link));
+            // What found no room keeps its turn; what was dropped had it, or nobody else would have one.
+            if outcome != Outcome::WouldBlock
+                && let Some(link) = link
+                && let Some(entry) = self.bearers.get_mut(session.links[link].spec.bearer.0 as usize)
+            {
+                entry.turns.charge(slot, train.bytes as u64);
+            }
         }
     }
 
@@ -459,19 +469,19 @@ impl Node {
         train: &mut Train,
         store: &mut dyn Store,
     ) -> bool {
-        let Some(entry) = self.bearers.get_mut(bearer.0 as usize) else { return false };
-        let mut slot = entry.turn;
-        for _ in 0..self.slots.len() {
-            slot = if slot + 1 < self.slots.len() { slot + 1 } else { 0 };
-            if let Some(session) = &mut self.slots[slot].session
-                && !session.is_quiet(now, bearer)
+        let mut after = None;
+        loop {
+            let Some(entry) = self.bearers.get(bearer.0 as usize) else { return false };
+            let wakeful = |slot: &Slot| slot.session.as_ref().is_some_and(|s| !s.is_quiet(now, bearer));
+            let slots = self.slots.iter().enumerate().filter(|(_, slot)| wakeful(slot));
+            let Some(turn) = entry.turns.first(slots.map(|(index, _)| index), after) else { return false };
+            if let Some(session) = &mut self.slots[turn.slot].session
                 && session.poll_transmit(cx!(self, now, store), bearer, train)
             {
-                entry.turn = slot;
                 return true;
             }
+            after = Some(turn);
         }
-        false
     }
 
     /// Fills `train` with the next packet outside of any session that waits for `bearer`.

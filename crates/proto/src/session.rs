@@ -29,6 +29,7 @@ mod serving;
 mod timers;
 mod transfers;
 mod transmit;
+mod turns;
 mod wanted;
 
 pub use bottleneck::Shared;

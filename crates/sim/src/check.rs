@@ -11,14 +11,18 @@
 //! | I7 | a node with nothing to do is not woken again and again |
 //! | I8 | no node is declared lost while a way to it works |
 //! | I9 | no packet number is used twice |
+//! | I10 | no link of a session has a number that another one had |
 //! | I11 | nodes agree about who is there and what is bound, and know nothing of lives that are over |
 //! | I12 | a message to several is with each of them once, in the order of its sender |
 //! | I17 | what was to come back comes back whole, to its sender, and nothing expires before its time |
+//! | I18 | flows that compete as equals get equal shares |
+//! | I19 | small urgent messages do not wait behind bulk |
 //! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
 
 pub mod casts;
 pub mod connections;
 pub mod returns;
+pub mod shares;
 
 use crate::content;
 use crate::subject::FailReason;
@@ -117,6 +121,8 @@ pub struct Oracle {
     pub casts: casts::Ledger,
     /// What was asked to come back, or might expire.
     pub returns: returns::Returns,
+    /// Who got how much in a contest.
+    pub shares: shares::Ledger,
     pending: u64,
     delivered: u64,
     failed: u64,

@@ -41,6 +41,7 @@ impl Coverage {
         self.add("network", "bytes sent", record.sent_bytes);
         self.add("network", "datagrams arrived", record.arrived_datagrams);
         self.add("network", "sends blocked", record.blocked);
+        self.add("network", "links of sessions, each way", record.streams.links);
         self.add("network", "units duplicated", record.duplicated);
         self.add("network", "units replayed", record.replayed);
         self.add("network", "datagrams corrupted past the checksum", record.corrupted);

@@ -8,6 +8,7 @@
 pub mod bearer;
 pub mod check;
 pub mod content;
+pub mod contest;
 pub mod coverage;
 pub mod engine_node;
 pub mod fault;

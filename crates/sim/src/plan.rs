@@ -1,5 +1,6 @@
 //! A run as data: machines, rails, faults, workload. Scenarios write it down, the swarm draws it from a seed.
 
+use crate::contest::Contest;
 use crate::fault::{Fault, FaultKind};
 use crate::host::HostOptions;
 use crate::network::Conditions;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub heal_ns: TimeNs,
     /// How long after that everything must be settled.
     pub drain_ns: TimeNs,
+    /// Flows that compete, instead of a workload.
+    pub contest: Option<Contest>,
     /// Prints what happens.
     pub trace: bool,
 }
@@ -68,6 +71,7 @@ impl Plan {
             start_ns: 10 * MS,
             heal_ns: S / 2,
             drain_ns: 40 * S,
+            contest: None,
             trace: false,
         }
     }

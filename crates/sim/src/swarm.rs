@@ -1,6 +1,7 @@
 //! What a seed draws: its own cluster, rails, faults and workload, so that seeds differ in kind and not only in
 //! luck.
 
+use crate::contest;
 use crate::fault::{Fault, FaultKind};
 use crate::host::{HostOptions, Stalls};
 use crate::network::{Conditions, EgressKind, Loss, PacketKind, SwitchPort};
@@ -15,8 +16,14 @@ pub const FAULTS_MIN: u64 = 3;
 /// Fewest accepted sends of a seed.
 pub const MESSAGES_MIN: u64 = 2_000;
 
+/// Share of seeds whose run is a contest, parts per million.
+const CONTEST_PPM: u32 = 30_000;
+
 /// The run of `seed`.
 pub fn draw(seed: u64) -> Plan {
+    if Prng::for_component(seed, "contest", 0).chance_ppm(CONTEST_PPM) {
+        return contest::draw(seed);
+    }
     let mut prng = Prng::for_component(seed, "swarm", 0);
     let nodes = *prng.pick(&[2, 2, 2, 3, 3, 4, 5]);
     let rails = *prng.pick(&[1, 2, 2, 2, 3, 4]);
@@ -322,8 +329,13 @@ mod tests {
     #[test]
     fn every_kind_of_fault_is_drawn_and_every_seed_has_enough() {
         let mut kinds = BTreeSet::new();
+        let mut contests = 0;
         for seed in 0..2_000 {
             let plan = draw(seed);
+            if plan.contest.is_some() {
+                contests += 1;
+                continue;
+            }
             assert!(plan.faults.len() as u64 >= FAULTS_MIN && plan.workload.messages >= MESSAGES_MIN);
             assert!((2..=5).contains(&plan.nodes) && (1..=4).contains(&plan.rails.len()));
             for fault in &plan.faults {
@@ -333,6 +345,7 @@ mod tests {
             }
         }
         assert!(kinds.len() >= 20, "{kinds:?}");
+        assert!((30..120).contains(&contests), "{contests}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod app;
 mod casts;
 mod connections;
+mod contest;
 mod faults;
 mod names;
 mod report;
@@ -66,6 +67,10 @@ enum Event {
         up: bool,
     },
     Garbage(usize),
+    /// A contest begins.
+    Contest,
+    /// An urgent message of it is due.
+    Urgent,
     Check,
 }
 
@@ -103,6 +108,8 @@ pub struct World {
     turns: [u64; 2],
     /// Sends accepted, blocked, refused.
     sends: [u64; 3],
+    /// Bytes of a message.
+    content: Vec<u8>,
 }
 
 /// Between two looks at whether everything is settled.
@@ -156,6 +163,7 @@ impl World {
             happenings: Vec::new(),
             turns: [0; 2],
             sends: [0; 3],
+            content: Vec::new(),
             plan,
         }
     }
@@ -179,6 +187,9 @@ impl World {
             if fault.until_ns != TimeNs::MAX {
                 self.events.schedule(fault.until_ns, Event::FaultEnds(index));
             }
+        }
+        if self.plan.contest.is_some() {
+            self.events.schedule(self.plan.start_ns, Event::Contest);
         }
         self.events.schedule(CHECK_EVERY_NS, Event::Check);
     }
@@ -218,6 +229,8 @@ impl World {
             Event::Gone(node) => self.end_node(node),
             Event::Carrier { node, rail, up } => self.on_carrier(node, rail, up),
             Event::Garbage(index) => self.on_garbage(index),
+            Event::Contest => self.begin_contest(),
+            Event::Urgent => self.on_urgent(),
             Event::Check => self.on_check(),
         }
     }
@@ -320,6 +333,7 @@ impl World {
         }
         self.poll_node(node);
         self.poll_ports(node);
+        self.supply(node);
     }
 
     /// Whether two nodes have a reason to hold each other for lost.

@@ -191,6 +191,8 @@ pub struct SendFlow {
     pub starved: bool,
     /// By which of its session's policies it goes; `None`: by the default one, which decides nothing before.
     pub policy: Option<u8>,
+    /// Bytes for which it had its turn and that did not leave.
+    pub unsent_bytes: u64,
     /// The link by which its next message goes, where that was decided.
     pub by: Option<LinkId>,
     /// Its transfers with something to send: number of the message and token, oldest first.
@@ -232,6 +234,7 @@ impl SendFlow {
             credit,
             queued: false,
             starved: false,
+            unsent_bytes: 0,
             transfers: VecDeque::new(),
             transfers_queued: false,
             base: 0,
@@ -362,6 +365,12 @@ impl SendFlow {
         };
         entry.repeated = true;
         Some(take)
+    }
+
+    /// Bytes of messages `first..first + count`, with their heads.
+    pub fn bytes_of(&self, first: u64, count: u32) -> u64 {
+        let messages = (first..first + count as u64).filter_map(|seq| self.message(seq));
+        messages.map(|waiting| waiting.message.len + 24).sum()
     }
 
     fn message(&self, seq: u64) -> Option<&Unconfirmed> {

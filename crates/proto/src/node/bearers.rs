@@ -1,5 +1,6 @@
 //! Bearers come, change and go while the node runs; its peers are told (protocol.md §6.6).
 
+use super::turns::Turns;
 use super::{Bearer, BearerInfo, Node};
 use crate::address::MediaAddress;
 use crate::id::{BearerId, LinkId, NodeId};
@@ -32,7 +33,8 @@ impl Node {
             self.drops.bearers_refused += 1;
             return None;
         };
-        let bearer = Bearer { info, carrier: true, closed_at: None, turn: 0, outbox: VecDeque::new() };
+        let bearer =
+            Bearer { info, carrier: true, closed_at: None, turns: Turns::default(), outbox: VecDeque::new() };
         if at == self.bearers.len() {
             self.bearers.push(bearer);
         } else {

@@ -26,8 +26,8 @@ pub(super) enum Work {
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     rings: [VecDeque<Work>; 4],
-    /// Bytes that the front of the ring has had in its turn.
-    turn_bytes: u64,
+    /// Bytes that the front of each ring has had in its turn.
+    turn_bytes: [u64; 4],
     /// Bytes of normal work since bulk had its turn.
     normal_bytes: u64,
     choice: Option<usize>,
@@ -117,7 +117,7 @@ impl Schedule {
         let ring = &mut self.rings[class as usize];
         if index == 0 {
             ring.pop_front();
-            self.turn_bytes = 0;
+            self.turn_bytes[class as usize] = 0;
         } else {
             ring.remove(index);
         }
@@ -126,9 +126,10 @@ impl Schedule {
     /// Accounts bytes to an entry; the next one has its turn when it has had enough.
     pub(super) fn account(&mut self, class: Class, index: usize, bytes: u64) {
         self.note(class, bytes);
-        self.turn_bytes += bytes;
-        if self.turn_bytes >= QUANTUM_BYTES {
-            self.turn_bytes = 0;
+        let turn_bytes = &mut self.turn_bytes[class as usize];
+        *turn_bytes += bytes;
+        if *turn_bytes >= QUANTUM_BYTES {
+            *turn_bytes = 0;
             let ring = &mut self.rings[class as usize];
             if ring.len() > 1
                 && let Some(work) = ring.remove(index)
@@ -306,6 +307,22 @@ mod tests {
         assert_eq!((ring(&schedule, Class::Urgent), schedule.len()), (vec![Flow(2)], 1), "alone it goes on");
         schedule.remove(Class::Urgent, 0);
         assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn the_turns_of_a_class_are_its_own() {
+        use Work::Flow;
+        let mut schedule = Schedule::default();
+        let key = |class| FlowKey { from: PortId(1), to: PortId(2), class };
+        for n in 1..=2 {
+            schedule.enqueue_flow(n, &mut SendFlow::new(key(Class::Bulk), 0));
+        }
+        schedule.account(Class::Bulk, 0, QUANTUM_BYTES - 1);
+        schedule.enqueue_flow(3, &mut SendFlow::new(key(Class::Urgent), 0));
+        schedule.finish(Class::Urgent, 0, 64);
+        assert_eq!(ring(&schedule, Class::Bulk), [Flow(1), Flow(2)]);
+        schedule.account(Class::Bulk, 0, 1);
+        assert_eq!(ring(&schedule, Class::Bulk), [Flow(2), Flow(1)], "what was urgent gave it no new turn");
     }
 
     #[test]

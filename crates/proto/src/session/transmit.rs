@@ -486,7 +486,10 @@ impl Session {
         let mut items = std::mem::take(&mut self.scratch);
         if id.tracked {
             match outcome {
-                Outcome::WouldBlock => link.sent.take_back(id.first, |item| items.push(item)),
+                Outcome::WouldBlock => {
+                    link.sent.take_back(id.first, |item| items.push(item));
+                    self.give_turns_back(&items);
+                }
                 _ => {
                     link.stats.trains_dropped_locally += 1;
                     link.sent.lose(id.first, |item| items.push(item));
@@ -494,6 +497,7 @@ impl Session {
             }
         }
         if outcome == Outcome::TooLarge {
+            let link = &mut self.links[index];
             link.mtu.on_too_large(cx.now, train.segment_bytes as u16);
         }
         self.repeat(&mut items, index);

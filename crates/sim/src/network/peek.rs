@@ -30,6 +30,15 @@ pub struct Peek {
     pub number: u64,
 }
 
+/// What an answer to who wants to open a session says of it (protocol.md §3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The sender's index of the session.
+    pub session: u32,
+    /// The attempt that it answers.
+    pub attempt: u32,
+}
+
 /// Reads a header; `None` if the datagram is shorter than one or of another version.
 pub fn header(datagram: &[u8]) -> Option<Peek> {
     if datagram.len() < HEADER_BYTES || datagram[0] >> 4 != 1 {
@@ -42,6 +51,13 @@ pub fn header(datagram: &[u8]) -> Option<Peek> {
         session: u32::from_le_bytes(datagram[4..8].try_into().ok()?),
         number: u64::from_le_bytes(datagram[8..16].try_into().ok()?),
     })
+}
+
+/// Reads an answer to an opening; `None` if the datagram is none.
+pub fn answer(datagram: &[u8]) -> Option<Answer> {
+    let word = |at: usize| Some(u32::from_le_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
+    header(datagram).filter(|peek| peek.kind == TYPE_RESP)?;
+    Some(Answer { session: word(72)?, attempt: word(76)? })
 }
 
 /// The packet type of a datagram that is one of ours.
@@ -136,5 +152,15 @@ mod tests {
         packet[1] = FLAG_SEALED;
         assert_eq!(frame_types(&packet).count(), 0);
         assert_eq!(frame_types(&[0x10, 0]).count(), 0);
+    }
+
+    #[test]
+    fn an_answer_names_its_session_and_attempt() {
+        let mut packet = vec![0u8; 104];
+        (packet[0], packet[72], packet[76]) = (0x12, 7, 9);
+        assert_eq!(answer(&packet), Some(Answer { session: 7, attempt: 9 }));
+        assert_eq!(answer(&packet[..79]), None);
+        packet[0] = 0x11;
+        assert_eq!(answer(&packet), None, "a question");
     }
 }

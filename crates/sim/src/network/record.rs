@@ -1,5 +1,9 @@
-//! What the network saw: counters for the coverage table, a hash of the whole trace, and the check that packet
-//! numbers are never used twice.
+//! What the network saw: counters for the coverage table, a hash of the whole trace, and the checks of the numbers in
+//! headers.
+
+mod streams;
+
+pub use streams::{Reused, Streams};
 
 use super::peek;
 use super::unit::{Station, Unit};
@@ -60,20 +64,6 @@ impl DropReason {
     }
 }
 
-/// A packet number that a sender used for two different packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reused {
-    /// When the second use left.
-    pub at_ns: TimeNs,
-    /// Who sent it.
-    pub from: Station,
-    /// The header of the second use.
-    pub peek: peek::Peek,
-}
-
-/// Sender's node, receiver's node, receiver's session index, link.
-type Stream = (usize, usize, u32, u16);
-
 /// Counters and checks of everything that passed.
 #[derive(Debug, Default)]
 pub struct Record {
@@ -99,8 +89,8 @@ pub struct Record {
     pub frames: BTreeMap<u8, u64>,
     /// Packets by type.
     pub packets: BTreeMap<u8, u64>,
-    /// The first packet number used twice, if any.
-    pub reused: Option<Reused>,
+    /// The numbers that sessions used.
+    pub streams: Streams,
     /// Prints each train when set.
     pub verbose: bool,
     /// When a station without carrier was last asked to send messages.
@@ -108,10 +98,6 @@ pub struct Record {
     /// A datagram that a station sent not long ago, for the adversary.
     samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
-    /// Number used last, and whether a handshake has been seen since the stream began: it may then begin anew, once.
-    numbers: BTreeMap<Stream, (u64, bool)>,
-    /// Until when a session between two nodes (the smaller index first) may begin anew, after a handshake.
-    renewal_until_ns: BTreeMap<(usize, usize), TimeNs>,
     hash: u64,
 }
 
@@ -133,7 +119,7 @@ impl Record {
 
     /// A node started a new life: its sessions and those towards it begin anew.
     pub fn on_restart(&mut self, node: usize) {
-        self.numbers.retain(|stream, _| stream.0 != node && stream.1 != node);
+        self.streams.on_restart(node);
     }
 
     pub(super) fn drops(&mut self, reason: DropReason, datagrams: u64) {
@@ -145,7 +131,6 @@ impl Record {
         self.sent_trains += 1;
         self.sent_bytes += unit.bytes.len() as u64;
         self.note(now_ns ^ (unit.from as u64) << 48);
-        let streams = (unit.from % nodes, unit.to.map_or(usize::MAX, |to| to % nodes));
         if self.sent_trains.is_multiple_of(16) {
             let sample = self.samples.entry(unit.from).or_default();
             sample.clear();
@@ -156,7 +141,7 @@ impl Record {
             self.note(datagram.len() as u64);
             if let Some(peek) = peek::header(datagram) {
                 self.note(peek.number ^ u64::from(peek.session) << 32 ^ u64::from(peek.link) << 16);
-                self.on_packet(now_ns, unit.from, streams, peek, datagram);
+                self.on_packet(now_ns, (unit.from, unit.to), nodes, peek, datagram);
             }
         }
     }
@@ -185,18 +170,16 @@ impl Record {
     fn on_packet(
         &mut self,
         now_ns: TimeNs,
-        from: Station,
-        streams: (usize, usize),
+        (from, to): (Station, Option<Station>),
+        nodes: usize,
         peek: peek::Peek,
         datagram: &[u8],
     ) {
         *self.packets.entry(peek.kind).or_default() += 1;
-        let pair = (streams.0.min(streams.1), streams.0.max(streams.1));
-        if peek.kind == peek::TYPE_INIT || peek.kind == peek::TYPE_RESP {
-            self.renewal_until_ns.insert(pair, now_ns + RENEWAL_NS);
-            for (stream, (_, renewable)) in &mut self.numbers {
-                *renewable |= (stream.0.min(stream.1), stream.0.max(stream.1)) == pair;
-            }
+        let Some(to) = to else { return };
+        let pair = (from % nodes, to % nodes);
+        if let Some(answer) = peek::answer(datagram) {
+            self.streams.on_answer(now_ns, pair, peek.session, answer);
         }
         if peek.kind != peek::TYPE_DATA {
             return;
@@ -204,21 +187,9 @@ impl Record {
         for kind in peek::frame_types(datagram) {
             *self.frames.entry(kind).or_default() += 1;
         }
-        // Around a handshake, packets of the old session and of the new one may alternate.
-        let renewal = self.renewal_until_ns.get(&pair).is_some_and(|until_ns| now_ns < *until_ns);
-        let stream = (streams.0, streams.1, peek.session, peek.link);
-        let before = self.numbers.get(&stream).copied();
-        let again = before.is_some_and(|(last, _)| peek.number <= last);
-        let renewable = before.is_some_and(|(_, renewable)| renewable);
-        if again && !renewal && !renewable && self.reused.is_none() {
-            self.reused = Some(Reused { at_ns: now_ns, from, peek });
-        }
-        self.numbers.insert(stream, (peek.number, renewal || renewable && !again));
+        self.streams.on_packet(now_ns, pair, (from, to), peek);
     }
 }
-
-/// How long the packets of two sessions may alternate.
-const RENEWAL_NS: TimeNs = 50_000_000;
 
 /// One line about a train, for traces.
 pub fn describe(unit: &Unit) -> String {

@@ -166,9 +166,9 @@ fn a_packet_number_used_twice_is_found() {
         network.send(0, Some(1), &packet(3, 2, number, 100), 100);
         network.send(1, Some(0), &packet(3, 1, number, 100), 100);
     }
-    assert_eq!(network.record.reused, None);
+    assert_eq!(network.record.streams.number, None);
     network.send(0, Some(1), &packet(3, 2, 6, 100), 100);
-    assert_eq!(network.record.reused.map(|reused| reused.peek.number), Some(6));
+    assert_eq!(network.record.streams.number.map(|reused| reused.peek.number), Some(6));
 }
 
 #[test]

@@ -368,6 +368,7 @@ impl World {
                 if let Some(index) = number.and_then(casts::index_of) {
                     return self.on_cast_received(index, key, (sender, from.port.0), &bytes);
                 }
+                self.oracle.shares.on_received(self.now_ns, key, bytes.len());
                 self.oracle.on_received(self.now_ns, key, sender, from.port.0, tag, &bytes);
             }
             Happening::Failed { id, reason } if casts::index_of(id).is_some() => {

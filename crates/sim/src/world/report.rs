@@ -4,6 +4,7 @@ use super::{CHECK_EVERY_NS, Event, World};
 use crate::bearer::lock;
 use crate::check::Violation;
 use crate::coverage::Coverage;
+use crate::network::record::Reused;
 use crate::queue::TimeNs;
 use crate::subject::Memory;
 
@@ -130,10 +131,36 @@ impl World {
         }
     }
 
+    /// I9 and I10: what the headers said.
+    fn check_streams(&mut self) {
+        let network = lock(&self.network);
+        let streams = &network.record.streams;
+        let (number, link) = (streams.number, streams.link);
+        let rail = |reused: &Reused| network.place(reused.from);
+        let number = number.map(|reused| (reused, rail(&reused)));
+        let link = link.map(|reused| (reused, rail(&reused)));
+        drop(network);
+        if let Some((Reused { at_ns, peek, .. }, (node, rail))) = number {
+            let what = format!(
+                "node {node} used number {} of link {} (session {}) again, on rail {rail}",
+                peek.number, peek.link, peek.session
+            );
+            self.oracle.violation("I9", at_ns, what);
+        }
+        if let Some((Reused { at_ns, peek, .. }, (node, rail))) = link {
+            let what = format!(
+                "node {node} calls a link of rail {rail} {} (session {}), as another one was called before",
+                peek.link, peek.session
+            );
+            self.oracle.violation("I10", at_ns, what);
+        }
+    }
+
     pub(super) fn conclude(mut self) -> Outcome {
         self.oracle.finish(self.now_ns);
         self.check_names_at_the_end();
         self.check_connections_at_the_end();
+        self.check_contest();
         if let Some(what) = self.cast_missing() {
             self.oracle.violation("I12", self.now_ns, what);
         }
@@ -148,16 +175,8 @@ impl World {
                 );
             }
         }
+        self.check_streams();
         let network = lock(&self.network);
-        if let Some(reused) = network.record.reused {
-            let (node, rail) = network.place(reused.from);
-            let peek = reused.peek;
-            let what = format!(
-                "node {node} used number {} of link {} (session {}) again, on rail {rail}",
-                peek.number, peek.link, peek.session
-            );
-            self.oracle.violation("I9", reused.at_ns, what);
-        }
         self.coverage.add_record(&network.record);
         self.coverage.add("turn", "without work", self.turns[0]);
         self.coverage.add("turn", "with work", self.turns[1]);

@@ -1,7 +1,8 @@
 use super::*;
+use crate::contest::{Contest, Urgent};
 use crate::fault::{Fault, FaultKind};
 use crate::naive::{Flaw, factory};
-use crate::network::Loss;
+use crate::network::{EgressKind, Loss};
 use crate::queue::US;
 
 /// Two nodes on one rail that loses, duplicates and reorders.
@@ -19,6 +20,26 @@ fn rough(seed: u64) -> Plan {
     ] {
         plan.faults.push(Fault::new(kind, 0, 0, times.0, times.1));
     }
+    plan
+}
+
+/// Flows that compete for one rail, to one node or two, and urgent messages beside them.
+fn contest(flows: &[(usize, usize)]) -> Plan {
+    let mut plan = Plan::new(1, 3, 1);
+    plan.rails[0].egress = EgressKind::Fifo { rate: 12_500_000, limit: 1 << 20 };
+    plan.rails[0].sndbuf_bytes = 7_000;
+    plan.contest = Some(Contest {
+        flows: flows.to_vec(),
+        class: 3,
+        bytes: 1_000,
+        ahead_bytes: 64_000,
+        urgent: Some(Urgent { gap_ns: 2 * MS, p99_max_ns: MS }),
+        from_ns: 100 * MS,
+        until_ns: 1_300 * MS,
+    });
+    plan.workload.messages = 0;
+    plan.workload.ports_per_node = 5;
+    plan.heal_ns = 1_300 * MS;
     plan
 }
 
@@ -51,6 +72,27 @@ fn each_flaw_is_found_by_its_check() {
     assert!(names(Flaw::NoOrder, rough(1)).contains(&"I2"));
     assert!(names(Flaw::NoRetransmission, rough(1)).contains(&"I3"));
     assert!(names(Flaw::AlteredRetransmission, rough(1)).contains(&"I4"));
+}
+
+#[test]
+fn numbers_that_are_used_again_are_found() {
+    let two_rails = || Plan { rails: vec![rough(1).rails[0]; 2], ..rough(1) };
+    assert_eq!(names(Flaw::None, two_rails()), Vec::<&str>::new());
+    assert_eq!(names(Flaw::ReusedNumber, two_rails()), ["I9"]);
+    assert_eq!(names(Flaw::ReusedLink, two_rails()), ["I10"]);
+}
+
+#[test]
+fn unequal_shares_are_found_among_flows_and_among_peers() {
+    for flows in [[(0, 1); 3], [(0, 1), (0, 2), (0, 1)]] {
+        assert_eq!(names(Flaw::None, contest(&flows)), Vec::<&str>::new());
+        assert!(names(Flaw::NoTurns, contest(&flows)).contains(&"I18"));
+    }
+}
+
+#[test]
+fn urgent_messages_that_wait_behind_bulk_are_found() {
+    assert!(names(Flaw::UrgentLast, contest(&[(0, 1); 3])).contains(&"I19"));
 }
 
 #[test]

@@ -392,3 +392,26 @@ fn a_transfer_that_is_gone_gives_its_place_to_the_next() {
     }
     assert!(bytes > 60_000, "as many as its window takes");
 }
+
+#[test]
+fn what_finds_no_room_costs_a_flow_nothing_of_its_turn() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = up(1);
+    for _ in 0..40 {
+        (1..=2).for_each(|from| send_from(&mut session, from, 60_000));
+    }
+    let (mut sent, mut blocked) = ([0; 3], false);
+    for _ in 0..80 {
+        let (train, packets) = poll(&mut session, 0).expect("much waits");
+        let messages = messages(&packets);
+        // The bearer is full whenever the first flow has its turn, but not twice in a row.
+        blocked = !blocked && messages.iter().any(|(from, ..)| *from == 1);
+        let outcome = if blocked { Outcome::WouldBlock } else { Outcome::Sent };
+        with_cx(&config, |cx| session.handle_sent(cx, &train, outcome));
+        if !blocked {
+            messages.iter().for_each(|(from, _, len)| sent[*from as usize] += len);
+            session.links[0].sent.abandon(|_| ());
+        }
+    }
+    assert!(sent[1].abs_diff(sent[2]) <= 2 * 65_536, "{sent:?}");
+}

@@ -229,6 +229,7 @@ impl Session {
         }
         fill.charge(bytes, is_assigned);
         fill.limit_small();
+        let bytes = self.cost(key, bytes);
         if goes_on {
             self.schedule.account(class, index, bytes);
         } else {
@@ -373,7 +374,8 @@ impl Session {
         }
         fill.charge(end - start, is_assigned);
         self.schedule.note_sent(class, fill.now);
-        self.schedule.account(class, index, end - start);
+        let cost = self.cost(key, end - start);
+        self.schedule.account(class, index, cost);
         if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
 

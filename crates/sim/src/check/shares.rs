@@ -1,0 +1,206 @@
+//! Shares and waits in a contest: equal flows get equal shares of each second (I18), and urgent messages do not wait behind
+//! bulk (I19).
+
+use super::PortKey;
+use crate::queue::{MS, S, TimeNs};
+use std::collections::VecDeque;
+
+/// What was received is counted by spans of this length; a second is any so many of them in a row.
+const SPAN_NS: TimeNs = 100 * MS;
+const SPANS: usize = (S / SPAN_NS) as usize;
+/// Jain's index of a second is at least this, in thousandths.
+const JAIN_MIN_PERMILLE: u64 = 900;
+/// With fewer urgent messages than this their 99th percentile says nothing.
+const URGENT_MIN: usize = 50;
+
+/// One flow of a contest.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The port that sends.
+    pub from: PortKey,
+    /// The port that receives.
+    pub to: PortKey,
+    sent_bytes: u64,
+    received_bytes: u64,
+    /// Bytes received in each span.
+    spans: Vec<u64>,
+}
+
+/// What became of a contest's messages.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    flows: Vec<Flow>,
+    /// The port that receives urgent messages.
+    urgent_to: Option<PortKey>,
+    /// When those under way were sent: they arrive in that order.
+    urgent: VecDeque<TimeNs>,
+    /// How long each of the others took.
+    took_ns: Vec<TimeNs>,
+}
+
+impl Ledger {
+    /// A flow takes part.
+    pub fn add_flow(&mut self, from: PortKey, to: PortKey) {
+        self.flows.push(Flow { from, to, sent_bytes: 0, received_bytes: 0, spans: Vec::new() });
+    }
+
+    /// Urgent messages go to this port.
+    pub fn set_urgent(&mut self, to: PortKey) {
+        self.urgent_to = Some(to);
+    }
+
+    /// The flows.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Bytes of flow `index` that were accepted and not received.
+    pub fn ahead_bytes(&self, index: usize) -> u64 {
+        self.flows[index].sent_bytes - self.flows[index].received_bytes
+    }
+
+    /// A message of flow `index` was accepted.
+    pub fn on_sent(&mut self, index: usize, bytes: usize) {
+        self.flows[index].sent_bytes += bytes as u64;
+    }
+
+    /// An urgent message was accepted.
+    pub fn on_urgent_sent(&mut self, at_ns: TimeNs) {
+        self.urgent.push_back(at_ns);
+    }
+
+    /// A port received a message.
+    pub fn on_received(&mut self, at_ns: TimeNs, to: PortKey, bytes: usize) {
+        if self.urgent_to == Some(to) {
+            let sent_ns = self.urgent.pop_front().unwrap_or(at_ns);
+            return self.took_ns.push(at_ns - sent_ns);
+        }
+        let Some(flow) = self.flows.iter_mut().find(|flow| flow.to == to) else { return };
+        flow.received_bytes += bytes as u64;
+        let span = (at_ns / SPAN_NS) as usize;
+        flow.spans.resize(flow.spans.len().max(span + 1), 0);
+        flow.spans[span] += bytes as u64;
+    }
+
+    /// I18: the first second between the two times in which shares were not fair, and what they were.
+    pub fn unfair(&self, from_ns: TimeNs, until_ns: TimeNs) -> Option<(TimeNs, String)> {
+        let mut seconds = self.seconds(from_ns, until_ns);
+        let (at_ns, shares) = seconds.find(|(_, shares)| jain_permille(shares) < JAIN_MIN_PERMILLE)?;
+        let index = jain_permille(&shares);
+        Some((at_ns, format!("flows got {shares:?} bytes in a second: Jain's index is {index} / 1000")))
+    }
+
+    /// Jain's index of the least fair second between the two times, in thousandths.
+    pub fn least_permille(&self, from_ns: TimeNs, until_ns: TimeNs) -> Option<u64> {
+        self.seconds(from_ns, until_ns).map(|(_, shares)| jain_permille(&shares)).min()
+    }
+
+    /// Each second that begins with a span and lies between the two times: when it begins, and the bytes of each flow.
+    fn seconds(&self, from_ns: TimeNs, until_ns: TimeNs) -> impl Iterator<Item = (TimeNs, Vec<u64>)> {
+        let first = from_ns.div_ceil(SPAN_NS) as usize;
+        let end = ((until_ns / SPAN_NS) as usize + 1).saturating_sub(SPANS);
+        let shares = |span| self.flows.iter().map(|flow| flow.second(span)).collect();
+        (first..end).map(move |span| (span as u64 * SPAN_NS, shares(span)))
+    }
+
+    /// I19: what 99 of 100 urgent messages took, if that was longer than `max_ns`.
+    pub fn slow(&self, max_ns: TimeNs) -> Option<String> {
+        let p99_ns = self.urgent_p99_ns()?;
+        let count = self.took_ns.len();
+        let text = || format!("99 of 100 of {count} urgent messages took {p99_ns} ns, not {max_ns}");
+        (p99_ns > max_ns).then(text)
+    }
+
+    /// What 99 of 100 urgent messages took.
+    pub fn urgent_p99_ns(&self) -> Option<TimeNs> {
+        let mut took_ns = self.took_ns.clone();
+        took_ns.sort_unstable();
+        let count = took_ns.len();
+        (count >= URGENT_MIN).then(|| took_ns[(count * 99).div_ceil(100) - 1])
+    }
+
+    /// Urgent messages received.
+    pub fn urgent_count(&self) -> u64 {
+        self.took_ns.len() as u64
+    }
+}
+
+impl Flow {
+    /// Bytes received in the second that begins with a span.
+    fn second(&self, span: usize) -> u64 {
+        self.spans.iter().skip(span).take(SPANS).sum()
+    }
+}
+
+/// Jain's index of fairness in thousandths: 1000 if all are equal, 1000 / n if one has all. Nothing for all is not fair.
+fn jain_permille(shares: &[u64]) -> u64 {
+    let sum: u128 = shares.iter().map(|share| u128::from(*share)).sum();
+    let squares: u128 = shares.iter().map(|share| u128::from(*share).pow(2)).sum();
+    (sum * sum * 1_000).checked_div(squares * shares.len() as u128).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(port: u32) -> PortKey {
+        PortKey { node: 0, life: 0, port }
+    }
+
+    fn ledger(flows: u32) -> Ledger {
+        let mut ledger = Ledger::default();
+        (0..flows).for_each(|flow| ledger.add_flow(port(100 + flow), port(flow)));
+        ledger
+    }
+
+    #[test]
+    fn the_index_is_one_for_equal_shares_and_less_for_others() {
+        assert_eq!(jain_permille(&[5, 5, 5]), 1_000);
+        assert_eq!(jain_permille(&[9, 0, 0]), 333);
+        assert_eq!(jain_permille(&[2, 1]), 900);
+        assert_eq!(jain_permille(&[201, 100]), 898);
+        assert_eq!(jain_permille(&[0, 0]), 0);
+    }
+
+    #[test]
+    fn one_unfair_second_is_found_wherever_it_begins() {
+        let mut ledger = ledger(2);
+        for ms in (0..3_000).step_by(10) {
+            ledger.on_received(ms * MS, port(0), 1_000);
+            if !(1_150..1_700).contains(&ms) {
+                ledger.on_received(ms * MS, port(1), 1_000);
+            }
+        }
+        let (at_ns, what) = ledger.unfair(0, 3 * S).unwrap();
+        assert!((600 * MS..=800 * MS).contains(&at_ns), "{at_ns} {what}");
+        assert_eq!(ledger.unfair(0, S), None);
+        assert_eq!(ledger.unfair(1_700 * MS, 3 * S), None);
+        assert!(ledger.unfair(3 * S, 5 * S).is_some(), "nothing for all is not fair");
+    }
+
+    #[test]
+    fn urgent_messages_that_wait_are_found_if_they_are_more_than_one_in_a_hundred() {
+        let mut ledger = ledger(1);
+        ledger.set_urgent(port(9));
+        let mut send = |took_ns: TimeNs, count: usize| {
+            for _ in 0..count {
+                ledger.on_urgent_sent(5);
+                ledger.on_received(5 + took_ns, port(9), 64);
+            }
+            ledger.slow(10).is_some()
+        };
+        assert!(!send(10, 99));
+        assert!(!send(1_000, 1));
+        assert!(send(11, 1));
+        assert_eq!(Ledger::default().slow(0), None);
+    }
+
+    #[test]
+    fn what_is_under_way_is_ahead() {
+        let mut ledger = ledger(2);
+        ledger.on_sent(1, 500);
+        ledger.on_sent(1, 500);
+        ledger.on_received(1, port(1), 500);
+        assert_eq!((ledger.ahead_bytes(0), ledger.ahead_bytes(1)), (0, 500));
+    }
+}

@@ -1,0 +1,219 @@
+//! A contest: equal flows that always have something to send compete for healthy links, and small urgent messages go beside
+//! them. What ordinary runs can't show is measured here: fair shares, and short waits.
+
+use crate::host::HostOptions;
+use crate::network::{Conditions, EgressKind, SwitchPort};
+use crate::plan::Plan;
+use crate::prng::Prng;
+use crate::queue::{MS, S, TimeNs, US};
+use crate::workload::WorkloadOptions;
+
+/// What an urgent message may wait beside bulk, whatever the links are like: the budget that the design gives it.
+const LATENCY_BUDGET_NS: TimeNs = 500 * US;
+/// A train is what a link moves in this time, or two packets: the smallest window holds four.
+const TRAIN_NS: TimeNs = 250 * US;
+const TRAIN_PACKETS_MIN: u64 = 2;
+/// Class of the flows, and of the messages beside them.
+const BULK: u8 = 3;
+const NORMAL: u8 = 2;
+/// Smaller messages each go by one link as a whole, and sessions that choose different ones get what these deliver.
+const LARGE_BYTES_MIN: u64 = 16_385;
+/// So many messages of each flow at least pass in a second, or their number would decide what is fair.
+const MESSAGES_PER_SECOND_MIN: u64 = 12;
+
+/// Who competes, and from when on it is measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contest {
+    /// The flows: sending node, receiving node. Each has ports of its own.
+    pub flows: Vec<(usize, usize)>,
+    /// Their class.
+    pub class: u8,
+    /// Bytes of each of their messages.
+    pub bytes: usize,
+    /// Each flow keeps so many bytes accepted and not received.
+    pub ahead_bytes: u64,
+    /// Urgent messages beside the first flow, if there are any.
+    pub urgent: Option<Urgent>,
+    /// Shares are measured from here.
+    pub from_ns: TimeNs,
+    /// Nothing is sent from here on.
+    pub until_ns: TimeNs,
+}
+
+/// Small urgent messages from the first flow's sender to its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgent {
+    /// Mean gap between two of them.
+    pub gap_ns: TimeNs,
+    /// 99 of 100 take no longer than this.
+    pub p99_max_ns: TimeNs,
+}
+
+/// Bytes of an urgent message.
+pub const URGENT_BYTES: usize = 64;
+/// Its class.
+pub const URGENT: u8 = 1;
+
+/// Who sends to whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    /// One node to one other.
+    Pair,
+    /// One node to several.
+    FromOne,
+    /// Several nodes to one, which has a switch before it.
+    ToOne,
+}
+
+impl Contest {
+    /// Ports that each node needs: one for each of its flows, and one for urgent messages.
+    pub fn ports_per_node(&self) -> usize {
+        let ends = || self.flows.iter().flat_map(|(from, to)| [*from, *to]);
+        let most = ends().map(|node| ends().filter(|end| *end == node).count()).max();
+        most.unwrap_or(0) + 1
+    }
+
+    /// The place among its node's ports of the sending and the receiving port of flow `index`.
+    pub fn places(&self, index: usize) -> (usize, usize) {
+        let (from, to) = self.flows[index];
+        let before =
+            |node| self.flows[..index].iter().filter(|flow| flow.0 == node || flow.1 == node).count();
+        (before(from), before(to))
+    }
+}
+
+/// The contest of `seed`: its plan is that of healthy machines and clean rails.
+pub fn draw(seed: u64) -> Plan {
+    let mut prng = Prng::for_component(seed, "contest", 1);
+    let shape = *prng.pick(&[Shape::Pair, Shape::Pair, Shape::FromOne, Shape::ToOne]);
+    let nodes = if shape == Shape::Pair { 2 } else { prng.between(3, 5) as usize };
+    let rails = *prng.pick(&[1, 1, 2, 2, 3]);
+    let urgent = shape == Shape::Pair && prng.chance_ppm(600_000);
+    let mut plan = Plan::new(seed, nodes, rails);
+    plan.rails = draw_rails(&mut prng, rails, shape, urgent);
+    plan.hosts = vec![draw_host(&mut prng); nodes];
+    let contest = draw_contest(&mut prng, &plan, shape, urgent);
+    plan.start_ns = 200 * MS;
+    plan.heal_ns = contest.until_ns;
+    plan.workload = WorkloadOptions {
+        messages: 0,
+        ports_per_node: contest.ports_per_node(),
+        until_ns: contest.until_ns,
+        ..WorkloadOptions::default()
+    };
+    plan.contest = Some(contest);
+    plan
+}
+
+fn draw_contest(prng: &mut Prng, plan: &Plan, shape: Shape, urgent: bool) -> Contest {
+    let others = 1..plan.nodes;
+    let once: Vec<(usize, usize)> = match shape {
+        Shape::Pair => vec![(0, 1)],
+        Shape::FromOne => others.map(|other| (0, other)).collect(),
+        Shape::ToOne => others.map(|other| (other, 0)).collect(),
+    };
+    let each = if shape == Shape::Pair { prng.between(2, 8) } else { prng.between(1, 2) } as usize;
+    let flows = once.repeat(each);
+    let rate: u64 = plan.rails.iter().filter_map(|rail| rail.egress.rate()).sum();
+    let bytes_min = if plan.rails.len() == 1 { 2_048 } else { LARGE_BYTES_MIN };
+    let bytes_max = rate / flows.len() as u64 / MESSAGES_PER_SECOND_MIN;
+    let from_ns = 700 * MS;
+    let class = if urgent || prng.chance_ppm(750_000) { BULK } else { NORMAL };
+    let urgent = urgent.then(|| Urgent {
+        gap_ns: prng.log_uniform(MS, 16 * MS),
+        p99_max_ns: plan.rails.iter().map(|rail| urgent_max_ns(rail, &plan.hosts[0])).min().unwrap_or(0),
+    });
+    Contest {
+        flows,
+        class,
+        bytes: prng.log_uniform(bytes_min, bytes_max.min(256 << 10)) as usize,
+        ahead_bytes: 1 << 20,
+        urgent,
+        from_ns,
+        until_ns: from_ns + 3 * S / 2,
+    }
+}
+
+/// What an urgent message may take by a rail: the way, the machines, the budget and two trains. A window may take the path
+/// to be faster by a quarter than it is, and probes with a quarter more.
+fn urgent_max_ns(rail: &Conditions, host: &HostOptions) -> TimeNs {
+    let packet_ns = rail.mtu_bytes as u64 * S / rail.egress.rate().unwrap_or(u64::MAX).max(1);
+    let way_ns = rail.propagation_ns + rail.jitter_ns;
+    let machines_ns = 2 * (host.wake_ns + host.turn_ns + host.send_ns);
+    let wait_ns = LATENCY_BUDGET_NS + 2 * TRAIN_NS.max(TRAIN_PACKETS_MIN * packet_ns);
+    way_ns + machines_ns + wait_ns * 25 / 16
+}
+
+fn draw_rails(prng: &mut Prng, rails: usize, shape: Shape, urgent: bool) -> Vec<Conditions> {
+    let first = draw_rail(prng, shape, urgent);
+    let equal = prng.chance_ppm(500_000);
+    (0..rails).map(|rail| if rail == 0 || equal { first } else { draw_rail(prng, shape, urgent) }).collect()
+}
+
+/// Where waits are measured, the links are those of a machine room: on others a few packets take longer than the budget.
+fn draw_rail(prng: &mut Prng, shape: Shape, urgent: bool) -> Conditions {
+    let rate = if urgent {
+        prng.log_uniform(64_000_000, 250_000_000)
+    } else {
+        prng.log_uniform(4_000_000, 32_000_000)
+    };
+    let limit = prng.log_uniform(250_000, 2_000_000);
+    let egress = match prng.below(2) {
+        0 => EgressKind::Fifo { rate, limit },
+        _ => EgressKind::Tbf { rate, burst: 131_072, limit },
+    };
+    Conditions {
+        egress,
+        sndbuf_bytes: prng.log_uniform(60_000, 800_000),
+        propagation_ns: prng.log_uniform(2 * US, if urgent { 64 * US } else { 500 * US }),
+        jitter_ns: prng.log_uniform(1, if urgent { 2 * US } else { 20 * US }),
+        mtu_bytes: *prng.pick(&[1_472, 1_472, 8_972]),
+        port: (shape == Shape::ToOne)
+            .then_some(SwitchPort { rate, limit: prng.log_uniform(150_000, 1_000_000) }),
+        ..Conditions::default()
+    }
+}
+
+fn draw_host(prng: &mut Prng) -> HostOptions {
+    HostOptions {
+        clock_offset_ns: prng.log_uniform(MS, 1_000_000 * S),
+        clock_drift_ppm: prng.between(0, 400) as i32 - 200,
+        wake_ns: *prng.pick(&[US, 2 * US, 20 * US, 40 * US]),
+        turn_ns: prng.log_uniform(500, 5 * US),
+        send_ns: prng.log_uniform(US, 8 * US),
+        stalls: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_has_ports_of_its_own() {
+        let contest = Contest {
+            flows: vec![(0, 1), (0, 2), (0, 1), (1, 0)],
+            class: BULK,
+            bytes: 1,
+            ahead_bytes: 1,
+            urgent: None,
+            from_ns: 0,
+            until_ns: 1,
+        };
+        let places: Vec<_> = (0..4).map(|index| contest.places(index)).collect();
+        assert_eq!(places, [(0, 0), (1, 0), (2, 1), (2, 3)]);
+        assert_eq!(contest.ports_per_node(), 5);
+    }
+
+    #[test]
+    fn every_shape_is_drawn_and_nothing_is_wrong_with_the_links() {
+        let plans: Vec<Plan> = (0..300).map(draw).collect();
+        let contests = || plans.iter().filter_map(|plan| plan.contest.as_ref());
+        assert_eq!(contests().count(), 300);
+        assert!(plans.iter().all(|plan| plan.faults.is_empty()));
+        assert!(contests().any(|contest| contest.flows.iter().all(|flow| *flow == (0, 1))));
+        assert!(contests().any(|contest| contest.flows.contains(&(0, 2))));
+        assert!(contests().any(|contest| contest.flows.contains(&(2, 0))));
+        assert!(contests().any(|contest| contest.urgent.is_some() && contest.flows.len() > 4));
+    }
+}

@@ -1,0 +1,115 @@
+//! The applications of a contest: each keeps its flow supplied, one sends urgent messages beside them.
+
+use super::{Event, World};
+use crate::check::{PortKey, Target};
+use crate::content;
+use crate::contest::{Contest, URGENT, URGENT_BYTES};
+use crate::subject::{SendAnswer, To, Wish};
+use polyrail_proto::id::{NodeId, PortAddress, PortId};
+
+impl World {
+    /// The flows are known from here on, and begin.
+    pub(super) fn begin_contest(&mut self) {
+        let Some(contest) = self.plan.contest.clone() else { return };
+        for index in 0..contest.flows.len() {
+            let (from, to) = self.ports_of(&contest, index);
+            self.oracle.shares.add_flow(from, to);
+        }
+        if contest.urgent.is_some() {
+            let to = self.urgent_ports(&contest).1;
+            self.oracle.shares.set_urgent(to);
+            self.events.schedule(contest.from_ns, Event::Urgent);
+        }
+        for node in 0..self.plan.nodes {
+            self.supply(node);
+            self.wake(node, 0);
+        }
+    }
+
+    fn ports_of(&self, contest: &Contest, index: usize) -> (PortKey, PortKey) {
+        let ((from, to), places) = (contest.flows[index], contest.places(index));
+        (self.nodes[from].app.ports[places.0].key, self.nodes[to].app.ports[places.1].key)
+    }
+
+    /// Urgent messages have the last ports of their nodes.
+    fn urgent_ports(&self, contest: &Contest) -> (PortKey, PortKey) {
+        let (from, to) = contest.flows[0];
+        let last = contest.ports_per_node() - 1;
+        (self.nodes[from].app.ports[last].key, self.nodes[to].app.ports[last].key)
+    }
+
+    /// Sends on until enough of each flow of a node is under way.
+    pub(super) fn supply(&mut self, node: usize) {
+        let Some(contest) = &self.plan.contest else { return };
+        if self.now_ns >= contest.until_ns {
+            return;
+        }
+        let (class, bytes, ahead_bytes) = (contest.class, contest.bytes, contest.ahead_bytes);
+        for index in 0..self.oracle.shares.flows().len() {
+            let flow = &self.oracle.shares.flows()[index];
+            let (from, to) = (flow.from, flow.to);
+            if from.node != node {
+                continue;
+            }
+            while self.oracle.shares.ahead_bytes(index) < ahead_bytes
+                && self.send_plainly(from, to, class, bytes)
+            {
+                self.oracle.shares.on_sent(index, bytes);
+            }
+        }
+    }
+
+    /// The next urgent message.
+    pub(super) fn on_urgent(&mut self) {
+        let Some(contest) = self.plan.contest.clone() else { return };
+        let Some(urgent) = contest.urgent.filter(|_| self.now_ns < contest.until_ns) else { return };
+        let (from, to) = self.urgent_ports(&contest);
+        if self.send_plainly(from, to, URGENT, URGENT_BYTES) {
+            self.oracle.shares.on_urgent_sent(self.now_ns);
+        }
+        self.wake(from.node, 0);
+        let gap_ns = self.nodes[from.node].app.draws().exponential(urgent.gap_ns) + 1;
+        self.events.schedule(self.now_ns + gap_ns, Event::Urgent);
+    }
+
+    /// Sends one message to a port; false if the node did not take it.
+    fn send_plainly(&mut self, from: PortKey, to: PortKey, class: u8, bytes: usize) -> bool {
+        let id = self.oracle.next_id();
+        let state = &mut self.nodes[from.node];
+        let local_ns = state.host.local_ns(self.now_ns);
+        let Some(subject) = state.subject.as_mut() else { return false };
+        content::fill(id, bytes, &mut self.content);
+        let node = NodeId(super::node_id(self.plan.seed, to.node));
+        let address = To::Port(PortAddress { node, port: PortId(to.port) });
+        let wish = Wish { class, tag: None, returns: false, expires_at_ns: None };
+        let answer = subject.send(local_ns, from.port, address, wish, id, &self.content);
+        match answer {
+            SendAnswer::Accepted => {
+                self.sends[0] += 1;
+                self.oracle.returns.on_asked(id, from, address, wish, bytes);
+                self.oracle.on_sent(self.now_ns, from, Target::Port(to), class, bytes, false);
+            }
+            SendAnswer::Blocked => self.sends[1] += 1,
+            SendAnswer::Refused => self.sends[2] += 1,
+        }
+        answer == SendAnswer::Accepted
+    }
+
+    /// I18 and I19, in the end.
+    pub(super) fn check_contest(&mut self) {
+        let Some(contest) = &self.plan.contest else { return };
+        let (from_ns, until_ns) = (contest.from_ns, contest.until_ns);
+        let urgent = contest.urgent;
+        self.coverage.add("contest", "flows", contest.flows.len() as u64);
+        self.coverage.add("contest", "urgent messages", self.oracle.shares.urgent_count());
+        let least = self.oracle.shares.least_permille(from_ns, until_ns);
+        let p99_ns = self.oracle.shares.urgent_p99_ns();
+        self.note(|| format!("contest: least index {least:?} / 1000, 99 of 100 urgent ones {p99_ns:?} ns"));
+        if let Some((at_ns, what)) = self.oracle.shares.unfair(from_ns, until_ns) {
+            self.oracle.violation("I18", at_ns, what);
+        }
+        if let Some(what) = urgent.and_then(|urgent| self.oracle.shares.slow(urgent.p99_max_ns)) {
+            self.oracle.violation("I19", from_ns, what);
+        }
+    }
+}
