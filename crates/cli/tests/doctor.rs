@@ -161,7 +161,7 @@ fn a_narrow_peer_and_a_narrow_path_are_found() {
     assert_eq!(finding["seen"], "the MTU of l0 is 1500, that of beta's interface 1400");
     let finding = until_found(&testbed, 0, &sockets[0], "mtu-path");
     assert!(
-        finding["seen"].as_str().is_some_and(|seen| seen.contains("both interfaces took 1472")),
+        finding["seen"].as_str().is_some_and(|seen| seen.contains("both interfaces take 1472")),
         "{finding}"
     );
     // What a node finds wrong with its own narrow end is its peer's to tell.

@@ -194,14 +194,16 @@ fn a_stream_goes_on_when_the_only_interface_is_made_anew_within_the_tolerance() 
     stream.finish();
 }
 
-#[test]
-fn nodes_that_lost_each_other_with_their_only_interface_meet_by_another_one() {
-    let Some(testbed) = testbed("meet") else { return };
-    let sockets =
-        ["alpha", "beta"].map(|name| Scratch::new(&format!("meet-{}-{name}.sock", std::process::id())));
+/// Two nodes lose each other with all their interfaces, and meet again by `interface` with these addresses.
+fn lose_and_meet(testbed: &Testbed, lines: &str, interface: &str, addresses: [String; 2]) {
+    let scratch = |what: &str| Scratch::new(&format!("meet-{}-{what}", testbed.spec().name));
+    let sockets = ["alpha.sock", "beta.sock"].map(scratch);
+    let settings = scratch("toml");
+    std::fs::write(&settings.0, lines).expect("a temporary file can be written");
     let _nodes = [(0, "alpha"), (1, "beta")].map(|(node, name)| {
-        let control = sockets[node].path();
-        Running::start(inside(&testbed, node, &["node", "--name", name, "--control", control]))
+        let arguments =
+            ["node", "--name", name, "--control", sockets[node].path(), "--config", settings.path()];
+        Running::start(inside(testbed, node, &arguments))
     });
     let until = |is_so: &dyn Fn(&Value) -> bool| {
         for socket in &sockets {
@@ -212,16 +214,86 @@ fn nodes_that_lost_each_other_with_their_only_interface_meet_by_another_one() {
         }
     };
     until(&|row| row["state"] == "up" && row["links_up"] == 2);
-    shell(&testbed, 0, "ip link del l0; ip link del l1");
+    shell(testbed, 0, "ip link del l0; ip link del l1");
     until(&|row| row["state"] == "lost" && row["why"] != "unknown");
     for (node, socket) in sockets.iter().enumerate() {
-        until_found(&testbed, node, socket, "lost-node");
+        until_found(testbed, node, socket, "lost-node");
     }
-    plug(&testbed, "l5", third());
+    plug(testbed, interface, addresses);
     until(&|row| row["state"] == "up" && row["links_up"] == 1);
     for (node, socket) in sockets.iter().enumerate() {
-        until_gone(&testbed, node, socket, "lost-node");
+        until_gone(testbed, node, socket, "lost-node");
     }
+}
+
+#[test]
+fn nodes_that_lost_each_other_with_all_interfaces_meet_by_another_one() {
+    let Some(testbed) = testbed("meet") else { return };
+    lose_and_meet(&testbed, "", "l5", third());
+}
+
+#[test]
+fn nodes_that_are_named_meet_again_without_beacons_once_their_addresses_are_back() {
+    let Some(testbed) = testbed("meet-named") else { return };
+    let peers = [testbed.address(0, 0), testbed.address(1, 0)].map(|address| address.to_string());
+    let lines = format!("discovery = false\npeers = [\"{}\", \"{}\"]\n", peers[0], peers[1]);
+    lose_and_meet(&testbed, &lines, "l0", peers);
+}
+
+#[test]
+fn interfaces_that_are_named_in_full_or_by_a_network_are_used_again_when_they_are_back() {
+    let Some(testbed) = testbed("named") else { return };
+    let sockets =
+        ["alpha", "beta"].map(|name| Scratch::new(&format!("named-{}-{name}.sock", std::process::id())));
+    let network = format!("{}/24", address(&testbed, 1, None));
+    let rules = [["--interface", "l1"], ["--interface", network.as_str()]];
+    let _nodes = [(0, "alpha"), (1, "beta")].map(|(node, name)| {
+        let arguments = ["node", "--name", name, "--control", sockets[node].path()];
+        Running::start(inside(&testbed, node, &[&arguments[..], &rules[node]].concat()))
+    });
+    let met = || {
+        for socket in &sockets {
+            ask_until(socket, &["link", "list"], |answer| {
+                let links = answer["rows"].as_array().into_iter().flatten();
+                links.filter(|link| link["state"] == "up" || link["state"] == "probation").count() == 2
+            });
+        }
+    };
+    met();
+    shell(&testbed, 0, "ip link del l1");
+    let severity =
+        |node: usize| until_found(&testbed, node, &sockets[node], "interface-gone")["severity"].clone();
+    assert_eq!([severity(0), severity(1)], ["error", "warning"], "one is named in full");
+    plug(&testbed, "l1", [0, 1].map(|node| address(&testbed, node, None)));
+    met();
+    for (node, socket) in sockets.iter().enumerate() {
+        until_gone(&testbed, node, socket, "interface-gone");
+        assert_eq!(bearer(socket, "l1")["state"], "up");
+    }
+}
+
+#[test]
+fn more_interfaces_than_there_may_be_bearers_are_refused_counted_and_taken_up_when_there_is_room() {
+    let Some(testbed) = testbed("many") else { return };
+    let socket = Scratch::new(&format!("many-{}.sock", std::process::id()));
+    let mut node = Running::start(inside(&testbed, 0, &["node", "--control", socket.path()]));
+    node.first_line();
+    let until = |open: usize, closed: usize| {
+        ask_until(&socket, &["bearer", "list"], |answer| {
+            let rows = || answer["rows"].as_array().into_iter().flatten();
+            let refused = rows().filter(|row| row["why"] == "too many bearers").count();
+            (rows().filter(|row| row["state"] != "closed").count(), refused) == (open, closed)
+        });
+    };
+    let line = "for n in $(seq 2 16); do ip link add l$n type bridge; ip addr add 10.249.$n.1/24 dev l$n; ip link set l$n up; done";
+    shell(&testbed, 0, line);
+    until(15, 2);
+    assert!(ask(&socket, &["stats"])["show"]["drops"]["bearers_refused"].as_u64() > Some(0));
+    let finding = until_found(&testbed, 0, &socket, "bearer-refused");
+    assert!(finding["mend"][0].as_str().is_some_and(|mend| mend.contains("15 at most")), "{finding}");
+    shell(&testbed, 0, "ip link del l0; ip link del l1");
+    until(15, 0);
+    until_gone(&testbed, 0, &socket, "bearer-refused");
 }
 
 /// What a process holds: descriptors and threads.

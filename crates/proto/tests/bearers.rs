@@ -212,6 +212,31 @@ fn a_number_that_is_used_again_with_another_address_closes_the_links_of_before()
 }
 
 #[test]
+fn a_bearer_that_comes_and_goes_leaves_nothing_behind() {
+    let mut flows = Flows::start();
+    flows.add(1, 2);
+    for round in 0..300 {
+        flows.add(0, 2);
+        flows.run(2, |_| true);
+        // In some rounds the peer hears nothing of it before it is over.
+        flows.remove(0, 2);
+        if round % 3 > 0 {
+            flows.run(2, |_| true);
+        }
+    }
+    flows.until(|world| joined_by(world, &[0, 1]));
+    let world = flows.finish();
+    for host in 0..2 {
+        let node = &world.hosts[host].node;
+        let session = world.hosts[host].session_with(IDS[1 - host]).unwrap();
+        assert_eq!(session.peer.bearers.len(), if host == 0 { 3 } else { 2 });
+        assert_eq!(session.control_frames().1, 0);
+        assert!(session.control_frames().0 < 8, "{:?}", session.control_frames());
+        assert!(node.bearers().count() <= limits::BEARERS_MAX && node.drops().bearers_refused == 0);
+    }
+}
+
+#[test]
 fn one_more_bearer_than_there_may_be_is_refused_and_counted() {
     let mut flows = Flows::start();
     let (now, host) = (flows.world.now, &mut flows.world.hosts[0]);

@@ -3,7 +3,7 @@
 
 use super::driving::CATCH_UPS_MAX;
 use super::*;
-use crate::engine::{Client, client::Exchange};
+use crate::engine::{Client, WhyClosed, client::Exchange};
 use polyrail_bearer::{
     Address, Bearer, Capabilities, Descriptors, MemoryBearer, MemoryHub, Network, Notice, RxBatch,
     SendOutcome, Transmit,
@@ -104,7 +104,8 @@ struct World {
     drive: Arc<Drive>,
     hand: Arc<Hand>,
     client: Client,
-    /// Another seat at the medium of the node's only bearer.
+    /// The medium of the node's only bearer, and another seat at it.
+    hub: MemoryHub,
     stranger: MemoryBearer,
 }
 
@@ -122,7 +123,7 @@ impl World {
         let client = engine.open_client(sizes, Exchange::default()).unwrap();
         let drive = Arc::new(Drive::new(engine).unwrap());
         hand.drive.set(Arc::downgrade(&drive)).unwrap();
-        let mut world = World { drive, hand, client, stranger: hub.bearer(1) };
+        let mut world = World { drive, hand, client, stranger: hub.bearer(1), hub };
         // A first message to itself opens its way.
         world.send();
         world.settle();
@@ -158,8 +159,13 @@ impl World {
 
     /// Something comes in from outside.
     fn arrive(&mut self) {
+        self.arrive_at(0);
+    }
+
+    /// The same for another seat.
+    fn arrive_at(&mut self, seat: u32) {
         let transmit = Transmit {
-            to: Address::Memory(0),
+            to: Address::Memory(seat),
             segment_bytes: 5,
             bytes: 5,
             slices: &[std::io::IoSlice::new(b"hello")],
@@ -381,6 +387,39 @@ fn what_comes_to_a_socket_that_was_silent_for_long_ends_the_sleep_and_is_read() 
     assert!(!unread.is_awake(), "it was not read");
     assert!(world.sleeps_on());
     assert!(is_near(&world), "it has ended a sleep");
+}
+
+#[test]
+fn a_bearer_that_is_opened_ends_sleeps_and_one_that_is_closed_leaves_nothing() {
+    for joined in [false, true] {
+        let mut world = World::new();
+        let program = joined.then(|| world.program());
+        let closed = |engine: &mut Engine| engine.close_bearer(now_ns(), 0, &WhyClosed::InterfaceRemoved);
+        let gone = world.drive.change_bearers(closed).expect("it is open");
+        let inbox = gone.fds().data[0];
+        let has_it = |world: &World| world.drive.data().near(&[]).any(|(_, fd, _)| fd == inbox);
+        assert!(!has_it(&world), "nobody sleeps by it any more, though it is not closed yet");
+        drop(gone);
+        world.settle();
+        assert!(world.sleeps_on());
+        assert!(world.drive.engine().attachments().is_empty(), "what is left is no interface's");
+
+        let bearer = Box::new(world.hub.bearer(2));
+        let opened = world.drive.change_bearers(|engine| engine.open_bearer(now_ns(), bearer));
+        assert_eq!(opened, Some(2), "the number of the one before rests");
+        world.settle();
+        assert!(world.sleeps_on());
+        match &program {
+            Some(program) => {
+                world.arrive_at(2);
+                program.sleep("what came by the new bearer");
+            }
+            None => world.sleep("what came by the new bearer", |world| world.arrive_at(2)),
+        }
+        let twice =
+            world.drive.change_bearers(|engine| engine.close_bearer(now_ns(), 0, &WhyClosed::NotChosen));
+        assert!(twice.is_none() && world.drive.engine().poll_event().is_some());
+    }
 }
 
 #[test]

@@ -44,8 +44,10 @@ impl Node {
         self.discovery.restart(now);
         let id = BearerId(at as u8);
         self.tell_bearer(id);
+        let own = self.loopback;
         for slot in 0..self.slots.len() {
-            if self.slots[slot].session.as_ref().is_some_and(|session| session.announced) {
+            let session = self.slots[slot].session.as_ref();
+            if session.is_some_and(|session| session.announced && Some(session.index) != own) {
                 self.extend_session(now, slot);
             }
         }
