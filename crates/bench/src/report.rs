@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
-use crate::calibrate::{PHASE_FACTOR, Pulses};
+use crate::calibrate::{PHASE_FACTOR, Pulses, StallHistogram};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
@@ -177,6 +177,16 @@ impl Series {
     fn figures(&self) -> BTreeMap<u32, f64> {
         let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
         good.filter_map(|(repetition, sample, _)| Some((*repetition, self.figure(sample)?))).collect()
+    }
+
+    /// CPU seconds of both sides per gigabyte, by repetition.
+    fn cpu_s_per_gb(&self) -> BTreeMap<u32, f64> {
+        let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+        let both = |sample: &Sample| {
+            let sides = sample.pairs().flat_map(|(sender, receiver)| [sender, receiver]);
+            cpu_s_per_gb(sample, sides)
+        };
+        good.filter_map(|(repetition, sample, _)| Some((*repetition, both(sample)?))).collect()
     }
 
     fn figure(&self, sample: &Sample) -> Option<f64> {
@@ -545,9 +555,12 @@ impl Report {
             for second in &self.series {
                 if is_asked(&first.case, &second.case, versus) {
                     self.document.ratios.extend(ratio(first, second));
+                    self.document.ratios.extend(cpu_ratio(first, second));
                 }
             }
         }
+        let pulses = self.series.iter().flat_map(|series| &series.samples).map(|(_, _, pulses)| pulses);
+        self.document.stall_histogram = StallHistogram::of(pulses);
     }
 
     /// What went wrong with the run as a whole.
@@ -589,9 +602,24 @@ impl Report {
 }
 
 fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
-    let seconds = second.figures();
-    let paired: Vec<(u32, (f64, f64))> = first
-        .figures()
+    let name = first.figure_name();
+    ratio_of(name, [first, second], [first.figures(), second.figures()])
+}
+
+/// Of one-way messages, CPU time of both sides per gigabyte. Not where a side spins: that costs its whole core whatever it does.
+fn cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
+    if !first.case.workload.is_one_way() || first.case.wait() == WaitMode::Spin {
+        return None;
+    }
+    ratio_of("CPU s/GB", [first, second], [first.cpu_s_per_gb(), second.cpu_s_per_gb()])
+}
+
+fn ratio_of(
+    figure: &str,
+    [first, second]: [&Series; 2],
+    [firsts, seconds]: [BTreeMap<u32, f64>; 2],
+) -> Option<RatioRow> {
+    let paired: Vec<(u32, (f64, f64))> = firsts
         .iter()
         .filter_map(|(repetition, a)| Some((*repetition, (*a, *seconds.get(repetition)?))))
         .collect();
@@ -602,13 +630,8 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     // A fixed seed: the same samples give the same interval.
     let ratio = paired_ratio(&pairs, 1)?;
     let within_phase = paired_ratio(&steady, 1).filter(|_| mixed_phase > 0 && steady.len() >= REPEAT_MIN);
-    let name = format!(
-        "{}/{} {} ({})",
-        first.case.protocol,
-        second.case.protocol,
-        first.figure_name(),
-        first.case.conditions()
-    );
+    let name =
+        format!("{}/{} {} ({})", first.case.protocol, second.case.protocol, figure, first.case.conditions());
     Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase), within_phase })
 }
 

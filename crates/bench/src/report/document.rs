@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::SCHEMA;
 use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, SendKind};
-use crate::calibrate::{Calibration, Pulses};
+use crate::calibrate::{Calibration, Pulses, StallHistogram};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
 use crate::run::{RelayRow, Sample};
@@ -32,6 +32,9 @@ pub(super) struct Document {
     pub(super) plan: Option<Value>,
     pub(super) results: Vec<Row>,
     pub(super) ratios: Vec<RatioRow>,
+    /// The machine's own interruptions over all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stall_histogram: Option<StallHistogram>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unavailable: Vec<Unavailable>,
     /// What concerns all of it.
@@ -52,6 +55,7 @@ impl Document {
             plan: None,
             results: Vec::new(),
             ratios: Vec::new(),
+            stall_histogram: None,
             unavailable: Vec::new(),
             notes: Vec::new(),
             error: None,

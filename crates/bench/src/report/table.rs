@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
+use crate::calibrate::StallHistogram;
 use crate::host::{DeviceRow, Host};
 use crate::run::RelayRow;
 use crate::stats::{Ratio, Spread};
@@ -35,6 +36,9 @@ pub(super) fn render(document: &Document) -> String {
         for note in &row.notes {
             let _ = writeln!(text, "{}: {note}", row.protocol);
         }
+    }
+    if let Some(histogram) = &document.stall_histogram {
+        text += &stalls(histogram);
     }
     document.notes.iter().for_each(|note| text.extend([note, "\n"]));
     if !document.ratios.is_empty() {
@@ -73,6 +77,21 @@ fn devices(text: &mut String, rows: &[DeviceRow]) {
     for (summary, names) in told {
         let _ = writeln!(text, "{}: {summary}", names.join(", "));
     }
+}
+
+/// The machine's own interruptions over all of it.
+fn stalls(histogram: &StallHistogram) -> String {
+    let StallHistogram { pulses, stalls, longest_us, away_percent } = histogram;
+    format!(
+        "core 0 was away {} times for over 5 us, {} over 50 us, {} over 500 us, {} over 5 ms in {pulses} pulses of 5 ms; \
+         {} % of that time, {} us at most\n",
+        stalls.over_5us,
+        stalls.over_50us,
+        stalls.over_500us,
+        stalls.over_5ms,
+        short(*away_percent),
+        short(*longest_us)
+    )
 }
 
 /// What the relay of delayed links really does.

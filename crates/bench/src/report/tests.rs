@@ -252,6 +252,30 @@ fn ratios_pair_repetitions_and_skip_failed_ones() {
 }
 
 #[test]
+fn what_work_costs_has_a_ratio_where_nobody_spins() {
+    let mut report = Report::new();
+    for (protocol, mbps) in [("mptcp", [200, 100]), ("tcp-cubic", [100, 50])] {
+        report.add(series("stream --wait block", protocol, mbps.map(stream_sample).to_vec()));
+    }
+    let versus = [("mptcp".to_owned(), "tcp-cubic".to_owned())];
+    report.conclude(&versus);
+    let value = parsed(&report);
+    let named = |number: usize| value["ratios"][number]["name"].as_str().unwrap_or_default();
+    assert!(named(0).starts_with("mptcp/tcp-cubic throughput"));
+    assert!(named(1).starts_with("mptcp/tcp-cubic CPU s/GB (stream"), "{value:#}");
+    // The same CPU time for twice the bytes.
+    assert_eq!(value["ratios"][1]["median"], 0.5);
+    assert_eq!(value["stall_histogram"]["pulses"], 4);
+    assert!(report.table().contains("over 5 ms in 4 pulses of 5 ms"));
+    let mut spinning = Report::new();
+    for protocol in ["mptcp", "tcp-cubic"] {
+        spinning.add(series("stream", protocol, vec![stream_sample(100)]));
+    }
+    spinning.conclude(&versus);
+    assert_eq!(parsed(&spinning)["ratios"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn an_unavailable_protocol_is_named_once_with_its_reason() {
     let mut report = Report::new();
     report.add_unavailable("mptcp", "not in this kernel".to_owned());
