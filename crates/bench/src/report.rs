@@ -3,6 +3,7 @@
 mod compare;
 mod csv;
 mod document;
+mod expected;
 mod figures;
 mod list;
 mod table;
@@ -44,6 +45,9 @@ pub(crate) struct Case {
     /// Follows from the protocol, and so is no part of what the case is.
     #[serde(skip)]
     congestion: Option<&'static str>,
+    /// Payload of a full packet, in bytes; the same.
+    #[serde(skip)]
+    payload: usize,
     environment: Environment,
     point: Point,
     /// Of `failover`, where the protocol has classes.
@@ -69,6 +73,7 @@ impl Case {
             striped: protocol.striped(),
             carrying_threads: protocol.has_carrying_threads(),
             congestion: protocol.congestion(),
+            payload: protocol.packet_payload(),
             environment: environment.clone(),
             point: point.clone(),
             class: ((plan.workload == Workload::Failover || point.load == Load::BesideBulk)
@@ -99,6 +104,7 @@ impl Case {
             // Those that have such threads sleep whatever they are asked, which a note tells.
             carrying_threads: false,
             congestion: None,
+            payload: 1_448,
             environment: environment.clone(),
             point: point.clone(),
             class: None,
@@ -177,6 +183,17 @@ impl Series {
     fn figures(&self) -> BTreeMap<u32, f64> {
         let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
         good.filter_map(|(repetition, sample, _)| Some((*repetition, self.figure(sample)?))).collect()
+    }
+
+    /// CPU seconds of each side per gigabyte.
+    fn cpu_of_sides(&self) -> Option<CpuPerGb> {
+        let spread = |value: fn(&Sample) -> Option<f64>| {
+            Spread::over(self.samples.iter().map(|(_, sample, _)| value(sample)))
+        };
+        CpuPerGb::of(
+            spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(sender, _)| sender))),
+            spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(_, receiver)| receiver))),
+        )
     }
 
     /// CPU seconds of both sides per gigabyte, by repetition.
@@ -262,6 +279,7 @@ impl Series {
             histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
             ideal: figures::ideal(samples()),
+            expected: self.expected(),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
             calm_lateness_us: figures::calm_lateness(samples()),
@@ -273,11 +291,7 @@ impl Series {
             sent_before_block_bytes: figures::sent_before_block(samples(), case.point.size)
                 .filter(|_| case.workload == Workload::Stalled),
             memory_mib: figures::memory(samples()),
-            cpu_s_per_gb: CpuPerGb::of(
-                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(sender, _)| sender))),
-                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(_, receiver)| receiver))),
-            )
-            .filter(|_| one_way),
+            cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
@@ -504,6 +518,16 @@ impl Report {
     /// What was asked for.
     pub(crate) fn set_plan(&mut self, plan: &Plan) {
         self.document.plan = serde_json::to_value(plan).ok();
+    }
+
+    /// The same for several plans.
+    pub(crate) fn set_plans(&mut self, plans: &[Plan]) {
+        self.document.plan = serde_json::to_value(plans).ok();
+    }
+
+    /// Tells in the table what is expected of each row.
+    pub(crate) fn show_model(&mut self) {
+        self.document.shows_model = true;
     }
 
     /// Notes that concern all of it.

@@ -29,6 +29,9 @@ pub(super) fn render(document: &Document) -> String {
         columns(&mut text, &heading, &rows);
     }
     document.results.iter().for_each(|row| details(&mut text, row));
+    if document.shows_model {
+        document.results.iter().for_each(|row| expected(&mut text, row));
+    }
     for row in &document.results {
         for (index, error) in row.errors.iter().enumerate() {
             let _ = writeln!(text, "{} {} B, failure {}: {error}", row.protocol, row.size, index + 1);
@@ -118,6 +121,31 @@ fn details(text: &mut String, row: &Row) {
     cut_details(text, row);
     load_details(text, row);
     cost_details(text, row);
+}
+
+/// What the model expects, and how what was measured stands to it.
+fn expected(text: &mut String, row: &Row) {
+    let Some(expected) = &row.expected else { return };
+    let cpu = expected.cpu_mbps.map_or(String::new(), |cpu| format!(", a core for each side {}", short(cpu)));
+    let figure = match (expected.mbps, expected.us) {
+        (Some(mbps), _) => format!("{} Mbit/s (links {}{cpu})", short(mbps), short(expected.links_mbps)),
+        (None, Some(us)) => format!("{} us", short(us)),
+        (None, None) => return,
+    };
+    let by = &expected.measured_by_expected;
+    let [median, low, high] = [by.median, by.low, by.high].map(short);
+    let (protocol, conditions, size) = (&row.protocol, conditions(row), row.size);
+    let _ = write!(
+        text,
+        "{protocol} {conditions} {size} B: the model expects {figure}; measured {median} of that ({low} to {high})"
+    );
+    let gains = expected.gain_from_bytes.iter();
+    let gains: Vec<String> =
+        gains.map(|(gain, bytes)| format!("{gain} from {} KB", short(bytes / 1e3))).collect();
+    if !gains.is_empty() {
+        let _ = write!(text, "; two such links gain {}", gains.join(", "));
+    }
+    text.push('\n');
 }
 
 fn cut_details(text: &mut String, row: &Row) {
