@@ -4,6 +4,7 @@ mod failover;
 mod host;
 mod keep;
 mod load;
+mod named;
 mod peers;
 mod plan;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
 pub use load::{BesideKind, FlowDirection, LoadArgs};
+pub use named::{NamedArgs, PlanName};
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -37,7 +39,7 @@ pub struct BenchArgs {
     /// What to measure.
     #[arg(value_enum, required = true)]
     pub workload: Option<Workload>,
-    /// Protocols, separated by commas; every available one if not given.
+    /// Protocols, separated by commas; every available one if not given. `policies` stands for polyrail with every policy.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub protocol: Vec<String>,
     /// Between two nodes of a testbed (inter, if not given), two processes of this node over loopback (intra), or this
@@ -100,6 +102,10 @@ pub struct BenchArgs {
     /// Ratios to report, as A:B; polyrail to every other protocol if not given. Not for stalled.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
+    /// Tell beside each figure what the model of throttled links expects (docs/measuring.md, section 1.15): stream, links, share and
+    /// lone, for example `bench links --protocol policies,mptcp --model`.
+    #[arg(long)]
+    pub model: bool,
     /// Bytes that the sender of stalled pushes, 10G if not given; K, M, G for powers of 1024.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub bytes: Option<u64>,
@@ -132,6 +138,10 @@ pub enum BenchCommand {
     #[command(after_help = "Example: polyrail bench compare before.json after.json --threshold 2\n\n\
         Exit codes: 0 no regression, 1 at least one, 2 the documents cannot be compared.")]
     Compare(CompareArgs),
+    /// Measures several workloads under one name, for one report
+    #[command(after_help = "Example: polyrail bench plan mnc --repeat 5 --json\n  \
+        polyrail bench plan mnc --protocol polyrail,mptcp --rate 1000:250")]
+    Plan(NamedArgs),
     /// Measures our protocols beside other systems
     #[command(
         after_help = "Example: polyrail bench peers pingpong --peer ucx,nng --protocol polyrail,udp --repeat 15"
@@ -196,7 +206,8 @@ impl BenchArgs {
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
         use Workload::{
-            Datagram, Failover, Idle, Incast, Lone, Multicast, OpenLoop, PingPong, Share, Stalled, Stream,
+            Datagram, Failover, Idle, Incast, Links, Lone, Multicast, OpenLoop, PingPong, Share, Stalled,
+            Stream,
         };
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
@@ -206,6 +217,7 @@ impl BenchArgs {
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),
+            ("--model", self.model, matches!(asked, Stream | Links | Share | Lone)),
             ("--tight", self.tight.is_some(), asked != Stalled),
             ("--bytes", self.bytes.is_some(), asked == Stalled),
             ("--cuts", cuts.cuts.is_some(), asked == Failover),

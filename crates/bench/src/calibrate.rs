@@ -81,6 +81,44 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// How often core 0 was away from a spinning thread, by length, over all pulses of a report: what delays single samples and no
+/// protocol is to blame for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StallHistogram {
+    /// Pulses of 5 ms each.
+    pub(crate) pulses: u32,
+    /// Of all of them.
+    #[serde(flatten)]
+    pub(crate) stalls: StallCounts,
+    /// In us.
+    pub(crate) longest_us: f64,
+    /// Share of the time that the core was away, in percent.
+    pub(crate) away_percent: f64,
+}
+
+/// Length of what a pulse watches, in us.
+const WATCHED_US: f64 = 5_000.0;
+
+impl StallHistogram {
+    /// Over the pulses after the samples: each stands behind one sample only. None without any.
+    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Pulses>) -> Option<Self> {
+        let mut all = Self::default();
+        let mut sum_us = 0.0;
+        for pulse in samples.filter_map(|pulses| pulses.after) {
+            all.pulses += 1;
+            let (sum, one) = (&mut all.stalls, pulse.stalls);
+            sum.over_5us += one.over_5us;
+            sum.over_50us += one.over_50us;
+            sum.over_500us += one.over_500us;
+            sum.over_5ms += one.over_5ms;
+            all.longest_us = all.longest_us.max(pulse.stall_max_us);
+            sum_us += pulse.stall_sum_us;
+        }
+        all.away_percent = sum_us / (f64::from(all.pulses) * WATCHED_US + sum_us) * 100.0;
+        (all.pulses > 0).then_some(all)
+    }
+}
+
 impl Pulses {
     /// Whether the machine was in one phase before and after.
     pub(crate) fn is_steady(&self) -> bool {
@@ -131,6 +169,26 @@ pub(crate) mod tests {
         assert!(pulse.stall_sum_us == 0.0 || pulse.stall_sum_us >= pulse.stall_max_us);
         assert_eq!(pulse.stalls.over_5us > 0, pulse.stall_max_us > 5.0, "{pulse:?}");
         assert_eq!(pulse.stalls.over_500us > 0, pulse.stall_max_us > 500.0, "{pulse:?}");
+    }
+
+    #[test]
+    fn stalls_of_all_pulses_are_added_each_pulse_once() {
+        let stalled = Calibration {
+            stall_max_us: 700.0,
+            stall_sum_us: 5_000.0,
+            stalls: StallCounts { over_5us: 4, over_50us: 2, over_500us: 1, over_5ms: 0 },
+            ..pulse_for_tests(Some(50.0))
+        };
+        let calm = pulse_for_tests(Some(50.0));
+        let samples = [
+            Pulses { before: calm, after: Some(stalled), retaken: 0 },
+            Pulses { before: stalled, after: Some(calm), retaken: 0 },
+            Pulses { before: calm, after: None, retaken: 0 },
+        ];
+        let all = StallHistogram::of(samples.iter()).unwrap();
+        assert_eq!((all.pulses, all.stalls, all.longest_us), (2, stalled.stalls, 700.0));
+        assert!((all.away_percent - 100.0 / 3.0).abs() < 1e-9, "{all:?}");
+        assert_eq!(StallHistogram::of(samples[2..].iter()), None);
     }
 
     #[test]

@@ -39,8 +39,8 @@ mod workload;
 
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
-    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, PeersArgs, Placement,
-    SendKind, ServeArgs,
+    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, NamedArgs, PeersArgs,
+    Placement, PlanName, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;

@@ -1,7 +1,8 @@
-//! What links can do, reckoned: the least time that a message needs. Nothing here looks at a clock or a link.
+//! What links can do, reckoned: throughput, the time of a message, and the least that it needs. Nothing here looks at a clock or
+//! a link.
 
 /// Frames are counted by token buckets with their Ethernet header and without what precedes and follows them.
-const FRAME_BYTES: f64 = 1_514.0;
+pub(crate) const FRAME_BYTES: f64 = 1_514.0;
 
 /// A link as one message finds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +39,22 @@ pub(crate) fn least_ns(lanes: &[Lane], bytes: f64) -> f64 {
     end_ns
 }
 
+/// What goes over links together: what they carry, or what a core for each side can, whichever is less.
+pub(crate) fn throughput(links: f64, cpu: Option<f64>) -> f64 {
+    cpu.map_or(links, |cpu| cpu.min(links))
+}
+
+/// The time of a message of `bytes` alone, in ns: what any message takes, its bytes at the links' rates together, and what it costs
+/// to share it among them.
+pub(crate) fn message_ns(base_ns: f64, bytes: f64, bytes_per_ns: f64, split_ns: f64) -> f64 {
+    base_ns + bytes / bytes_per_ns + split_ns
+}
+
+/// The size in bytes from which two links of `bytes_per_ns` each take a message `gain` times as fast as one of them.
+pub(crate) fn two_link_size(gain: f64, bytes_per_ns: f64, base_ns: f64, split_ns: f64) -> f64 {
+    bytes_per_ns * (base_ns * (1.0 - 1.0 / gain) + split_ns) / (1.0 / gain - 0.5)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +69,31 @@ mod tests {
     fn packets_of_a_message_have_a_header_each() {
         assert_eq!(wire_bytes(1_432, 1_432), 1_514.0);
         assert_eq!(wire_bytes(1_433, 1_432), 1_433.0 + 2.0 * 82.0);
+    }
+
+    #[test]
+    fn the_slower_of_links_and_cores_is_what_goes() {
+        assert_eq!((throughput(1_892.0, None), throughput(1_892.0, Some(48_000.0))), (1_892.0, 1_892.0));
+        assert_eq!(throughput(18_900.0, Some(14_000.0)), 14_000.0);
+    }
+
+    /// The sizes that were reckoned by hand for links of 1, 10 and 100 Gbit/s, with an efficiency of 0.946.
+    #[test]
+    fn two_links_pay_from_the_sizes_that_were_reckoned_by_hand() {
+        let links = [
+            (0.1183, 100_000.0, 12_000.0, [32e3, 270e3, 1.4e6]),
+            (1.183, 40_000.0, 2_000.0, [110e3, 0.94e6, 5.1e6]),
+            (11.83, 25_000.0, 1_000.0, [0.66e6, 5.8e6, 31e6]),
+        ];
+        for (bytes_per_ns, base_ns, split_ns, sizes) in links {
+            for (gain, by_hand) in [1.5, 1.9, 1.98].into_iter().zip(sizes) {
+                let size = two_link_size(gain, bytes_per_ns, base_ns, split_ns);
+                assert!((size / by_hand - 1.0).abs() < 0.05, "{gain}: {size}, by hand {by_hand}");
+                let one = message_ns(base_ns, size, bytes_per_ns, 0.0);
+                let two = message_ns(base_ns, size, 2.0 * bytes_per_ns, split_ns);
+                assert!((one / two - gain).abs() < 1e-9, "{one} {two}");
+            }
+        }
     }
 
     #[test]

@@ -295,6 +295,12 @@ pub fn all() -> Vec<&'static dyn Protocol> {
     list
 }
 
+/// Polyrail with every policy, the usual one first.
+pub fn policies() -> Vec<&'static dyn Protocol> {
+    let others = polyrail::POLICIES.iter().map(|policy| policy as &dyn Protocol);
+    std::iter::once(&polyrail::ADAPTIVE as &dyn Protocol).chain(others).collect()
+}
+
 /// The protocol of this name.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
     all().into_iter().find(|protocol| protocol.name() == name)

@@ -3,6 +3,7 @@
 mod compare;
 mod csv;
 mod document;
+mod expected;
 mod figures;
 mod list;
 mod table;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
-use crate::calibrate::{PHASE_FACTOR, Pulses};
+use crate::calibrate::{PHASE_FACTOR, Pulses, StallHistogram};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
@@ -44,6 +45,9 @@ pub(crate) struct Case {
     /// Follows from the protocol, and so is no part of what the case is.
     #[serde(skip)]
     congestion: Option<&'static str>,
+    /// Payload of a full packet, in bytes; the same.
+    #[serde(skip)]
+    payload: usize,
     environment: Environment,
     point: Point,
     /// Of `failover`, where the protocol has classes.
@@ -69,6 +73,7 @@ impl Case {
             striped: protocol.striped(),
             carrying_threads: protocol.has_carrying_threads(),
             congestion: protocol.congestion(),
+            payload: protocol.packet_payload(),
             environment: environment.clone(),
             point: point.clone(),
             class: ((plan.workload == Workload::Failover || point.load == Load::BesideBulk)
@@ -99,6 +104,7 @@ impl Case {
             // Those that have such threads sleep whatever they are asked, which a note tells.
             carrying_threads: false,
             congestion: None,
+            payload: 1_448,
             environment: environment.clone(),
             point: point.clone(),
             class: None,
@@ -179,6 +185,27 @@ impl Series {
         good.filter_map(|(repetition, sample, _)| Some((*repetition, self.figure(sample)?))).collect()
     }
 
+    /// CPU seconds of each side per gigabyte.
+    fn cpu_of_sides(&self) -> Option<CpuPerGb> {
+        let spread = |value: fn(&Sample) -> Option<f64>| {
+            Spread::over(self.samples.iter().map(|(_, sample, _)| value(sample)))
+        };
+        CpuPerGb::of(
+            spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(sender, _)| sender))),
+            spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(_, receiver)| receiver))),
+        )
+    }
+
+    /// CPU seconds of both sides per gigabyte, by repetition.
+    fn cpu_s_per_gb(&self) -> BTreeMap<u32, f64> {
+        let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+        let both = |sample: &Sample| {
+            let sides = sample.pairs().flat_map(|(sender, receiver)| [sender, receiver]);
+            cpu_s_per_gb(sample, sides)
+        };
+        good.filter_map(|(repetition, sample, _)| Some((*repetition, both(sample)?))).collect()
+    }
+
     fn figure(&self, sample: &Sample) -> Option<f64> {
         match self.case.workload {
             Workload::Rate => rate_per_s(sample),
@@ -252,6 +279,7 @@ impl Series {
             histogram_ns: self.histogram_ns(),
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
             ideal: figures::ideal(samples()),
+            expected: self.expected(),
             gaps: figures::gaps(samples()),
             cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
             calm_lateness_us: figures::calm_lateness(samples()),
@@ -263,11 +291,7 @@ impl Series {
             sent_before_block_bytes: figures::sent_before_block(samples(), case.point.size)
                 .filter(|_| case.workload == Workload::Stalled),
             memory_mib: figures::memory(samples()),
-            cpu_s_per_gb: CpuPerGb::of(
-                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(sender, _)| sender))),
-                spread(|sample| cpu_s_per_gb(sample, sample.pairs().map(|(_, receiver)| receiver))),
-            )
-            .filter(|_| one_way),
+            cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
@@ -496,6 +520,16 @@ impl Report {
         self.document.plan = serde_json::to_value(plan).ok();
     }
 
+    /// The same for several plans.
+    pub(crate) fn set_plans(&mut self, plans: &[Plan]) {
+        self.document.plan = serde_json::to_value(plans).ok();
+    }
+
+    /// Tells in the table what is expected of each row.
+    pub(crate) fn show_model(&mut self) {
+        self.document.shows_model = true;
+    }
+
     /// Notes that concern all of it.
     pub(crate) fn add_notes(&mut self, notes: impl Iterator<Item = String>) {
         self.document.notes.extend(notes);
@@ -545,9 +579,12 @@ impl Report {
             for second in &self.series {
                 if is_asked(&first.case, &second.case, versus) {
                     self.document.ratios.extend(ratio(first, second));
+                    self.document.ratios.extend(cpu_ratio(first, second));
                 }
             }
         }
+        let pulses = self.series.iter().flat_map(|series| &series.samples).map(|(_, _, pulses)| pulses);
+        self.document.stall_histogram = StallHistogram::of(pulses);
     }
 
     /// What went wrong with the run as a whole.
@@ -589,9 +626,24 @@ impl Report {
 }
 
 fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
-    let seconds = second.figures();
-    let paired: Vec<(u32, (f64, f64))> = first
-        .figures()
+    let name = first.figure_name();
+    ratio_of(name, [first, second], [first.figures(), second.figures()])
+}
+
+/// Of one-way messages, CPU time of both sides per gigabyte. Not where a side spins: that costs its whole core whatever it does.
+fn cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
+    if !first.case.workload.is_one_way() || first.case.wait() == WaitMode::Spin {
+        return None;
+    }
+    ratio_of("CPU s/GB", [first, second], [first.cpu_s_per_gb(), second.cpu_s_per_gb()])
+}
+
+fn ratio_of(
+    figure: &str,
+    [first, second]: [&Series; 2],
+    [firsts, seconds]: [BTreeMap<u32, f64>; 2],
+) -> Option<RatioRow> {
+    let paired: Vec<(u32, (f64, f64))> = firsts
         .iter()
         .filter_map(|(repetition, a)| Some((*repetition, (*a, *seconds.get(repetition)?))))
         .collect();
@@ -602,13 +654,8 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     // A fixed seed: the same samples give the same interval.
     let ratio = paired_ratio(&pairs, 1)?;
     let within_phase = paired_ratio(&steady, 1).filter(|_| mixed_phase > 0 && steady.len() >= REPEAT_MIN);
-    let name = format!(
-        "{}/{} {} ({})",
-        first.case.protocol,
-        second.case.protocol,
-        first.figure_name(),
-        first.case.conditions()
-    );
+    let name =
+        format!("{}/{} {} ({})", first.case.protocol, second.case.protocol, figure, first.case.conditions());
     Some(RatioRow { name, ratio, mixed_phase: (mixed_phase > 0).then_some(mixed_phase), within_phase })
 }
 

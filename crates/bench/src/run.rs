@@ -5,6 +5,7 @@ mod far;
 mod journal;
 mod keep;
 mod live;
+mod named;
 mod pair;
 mod peer;
 mod phase;
@@ -49,6 +50,8 @@ const SENDER_CORE: usize = 0;
 const RECEIVER_CORE: usize = 1;
 /// Message size of the bulk beside the watched flow of failover.
 const BULK_BYTES: usize = 1 << 20;
+/// What stands for Polyrail with every policy.
+const POLICIES: &str = "policies";
 /// Nodes of the testbed.
 const SENDER_NODE: usize = 0;
 const RECEIVER_NODE: usize = 1;
@@ -65,6 +68,9 @@ pub fn run(args: BenchArgs) -> i32 {
         Some(BenchCommand::Peers(peers)) => {
             let report = if peers.needs_testbed() { enter() } else { None };
             return finish(args.json, false, &report.unwrap_or_else(|| peer::measure(peers)));
+        }
+        Some(BenchCommand::Plan(plan)) => {
+            return finish(args.json, false, &enter().unwrap_or_else(|| named::measure(plan)));
         }
         None => {}
     }
@@ -113,6 +119,9 @@ pub fn refuse(json: bool, error: &str) -> i32 {
 
 /// Measures what `args` ask for. What goes wrong is part of the report.
 pub fn measure(args: &BenchArgs) -> Report {
+    if let Some(BenchCommand::Plan(plan)) = &args.command {
+        return named::measure(plan);
+    }
     let plan = match args.plan().and_then(|plan| select(&plan).map(|protocols| (plan, protocols))) {
         Ok(checked) => checked,
         Err(error) => return Report::refused(error),
@@ -137,6 +146,9 @@ pub fn measure(args: &BenchArgs) -> Report {
     let mut run = Run { report, plan: &plan, protocols, peers: Vec::new(), stop, far: None, journal };
     if let Err(error) = run.environments() {
         run.report.set_error(error);
+    }
+    if args.model {
+        run.report.show_model();
     }
     run.report.add_notes(run.journal.iter().flat_map(Journal::notes));
     run.report.conclude(&plan.versus);
@@ -178,9 +190,13 @@ fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
         Some(protocol) => Ok(protocol),
         None => Err(format!("no protocol is named `{name}`: there are {}", known())),
     };
+    let named = |name: &String| match name.as_str() {
+        POLICIES => Ok(protocol::policies()),
+        _ => find(name).map(|protocol| vec![protocol]),
+    };
     let selected: Vec<&dyn Protocol> = match plan.protocols.as_slice() {
         [] => protocol::all().into_iter().filter(|protocol| protocol.is_usual()).collect(),
-        names => names.iter().map(find).collect::<Result<_, _>>()?,
+        names => names.iter().map(named).collect::<Result<Vec<_>, _>>()?.concat(),
     };
     for name in plan.versus.iter().flat_map(|(a, b)| [a, b]) {
         let wanted = find(name)?.name();

@@ -174,6 +174,7 @@ fn a_flag_that_would_change_nothing_is_refused_by_its_name() {
         "idle --send slice",
         "lone --send slice",
         "stream --beside bulk",
+        "pingpong --model",
         "pingpong --class urgent",
     ] {
         let flag = line.split_whitespace().nth(1).unwrap();

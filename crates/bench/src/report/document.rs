@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SCHEMA;
+use super::expected::Expected;
 use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, SendKind};
-use crate::calibrate::{Calibration, Pulses};
+use crate::calibrate::{Calibration, Pulses, StallHistogram};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
 use crate::run::{RelayRow, Sample};
@@ -30,8 +31,14 @@ pub(super) struct Document {
     /// What was asked for, with what the command line left open filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Value>,
+    /// Whether the table tells what is expected.
+    #[serde(skip)]
+    pub(super) shows_model: bool,
     pub(super) results: Vec<Row>,
     pub(super) ratios: Vec<RatioRow>,
+    /// The machine's own interruptions over all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stall_histogram: Option<StallHistogram>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unavailable: Vec<Unavailable>,
     /// What concerns all of it.
@@ -50,8 +57,10 @@ impl Document {
             relays: Vec::new(),
             peer_host: None,
             plan: None,
+            shows_model: false,
             results: Vec::new(),
             ratios: Vec::new(),
+            stall_histogram: None,
             unavailable: Vec::new(),
             notes: Vec::new(),
             error: None,
@@ -120,6 +129,9 @@ pub(super) struct Row {
     /// Of `lone`: the least that the links allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ideal: Option<Ideal>,
+    /// What the model of throttled links expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) expected: Option<Expected>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gaps>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -219,6 +231,7 @@ impl Row {
             histogram_ns: _,
             raw_latency_us: _,
             ideal: _,
+            expected: _,
             gaps: _,
             cuts: _,
             calm_lateness_us: _,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::document::{Document, Row};
 use super::figures::{Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
+use crate::calibrate::StallHistogram;
 use crate::host::{DeviceRow, Host};
 use crate::run::RelayRow;
 use crate::stats::{Ratio, Spread};
@@ -28,6 +29,9 @@ pub(super) fn render(document: &Document) -> String {
         columns(&mut text, &heading, &rows);
     }
     document.results.iter().for_each(|row| details(&mut text, row));
+    if document.shows_model {
+        document.results.iter().for_each(|row| expected(&mut text, row));
+    }
     for row in &document.results {
         for (index, error) in row.errors.iter().enumerate() {
             let _ = writeln!(text, "{} {} B, failure {}: {error}", row.protocol, row.size, index + 1);
@@ -35,6 +39,9 @@ pub(super) fn render(document: &Document) -> String {
         for note in &row.notes {
             let _ = writeln!(text, "{}: {note}", row.protocol);
         }
+    }
+    if let Some(histogram) = &document.stall_histogram {
+        text += &stalls(histogram);
     }
     document.notes.iter().for_each(|note| text.extend([note, "\n"]));
     if !document.ratios.is_empty() {
@@ -75,6 +82,21 @@ fn devices(text: &mut String, rows: &[DeviceRow]) {
     }
 }
 
+/// The machine's own interruptions over all of it.
+fn stalls(histogram: &StallHistogram) -> String {
+    let StallHistogram { pulses, stalls, longest_us, away_percent } = histogram;
+    format!(
+        "core 0 was away {} times for over 5 us, {} over 50 us, {} over 500 us, {} over 5 ms in {pulses} pulses of 5 ms; \
+         {} % of that time, {} us at most\n",
+        stalls.over_5us,
+        stalls.over_50us,
+        stalls.over_500us,
+        stalls.over_5ms,
+        short(*away_percent),
+        short(*longest_us)
+    )
+}
+
 /// What the relay of delayed links really does.
 fn relays(text: &mut String, rows: &[RelayRow]) {
     for row in rows {
@@ -99,6 +121,31 @@ fn details(text: &mut String, row: &Row) {
     cut_details(text, row);
     load_details(text, row);
     cost_details(text, row);
+}
+
+/// What the model expects, and how what was measured stands to it.
+fn expected(text: &mut String, row: &Row) {
+    let Some(expected) = &row.expected else { return };
+    let cpu = expected.cpu_mbps.map_or(String::new(), |cpu| format!(", a core for each side {}", short(cpu)));
+    let figure = match (expected.mbps, expected.us) {
+        (Some(mbps), _) => format!("{} Mbit/s (links {}{cpu})", short(mbps), short(expected.links_mbps)),
+        (None, Some(us)) => format!("{} us", short(us)),
+        (None, None) => return,
+    };
+    let by = &expected.measured_by_expected;
+    let [median, low, high] = [by.median, by.low, by.high].map(short);
+    let (protocol, conditions, size) = (&row.protocol, conditions(row), row.size);
+    let _ = write!(
+        text,
+        "{protocol} {conditions} {size} B: the model expects {figure}; measured {median} of that ({low} to {high})"
+    );
+    let gains = expected.gain_from_bytes.iter();
+    let gains: Vec<String> =
+        gains.map(|(gain, bytes)| format!("{gain} from {} KB", short(bytes / 1e3))).collect();
+    if !gains.is_empty() {
+        let _ = write!(text, "; two such links gain {}", gains.join(", "));
+    }
+    text.push('\n');
 }
 
 fn cut_details(text: &mut String, row: &Row) {

@@ -173,6 +173,47 @@ fn a_delayed_link_is_a_condition_and_its_relay_is_told_of() {
 }
 
 #[test]
+fn what_links_are_expected_to_carry_stands_beside_what_they_did() {
+    let mut report = Report::new();
+    report.add(series("links --links 2 --rate 1000:250", "polyrail", vec![stream_sample(900)]));
+    report.add(series("stream --rate 0", "polyrail", vec![stream_sample(900)]));
+    assert!(!report.table().contains("the model expects"), "unless it is asked for");
+    report.show_model();
+    let value = parsed(&report);
+    // The first environment has one link. A core for each side, by 0.5 s in a second for 900 Mbit/s.
+    let expected = &value["results"][0]["expected"];
+    let mbps = 1_000.0 * 1_432.0 / 1_514.0;
+    assert!((expected["mbps"].as_f64().unwrap() - mbps).abs() < 1e-6, "{expected:#}");
+    assert!((expected["cpu_mbps"].as_f64().unwrap() - 1_800.0).abs() < 1e-6, "{expected:#}");
+    let by = expected["measured_by_expected"]["median"].as_f64().unwrap();
+    assert!((by - 900.0 / mbps).abs() < 1e-9, "{expected:#}");
+    assert!(value["results"][1].get("expected").is_none(), "a link without a rate carries what it carries");
+    assert!(
+        report.table().contains("the model expects 945.8 Mbit/s (links 945.8, a core for each side 1800)")
+    );
+}
+
+#[test]
+fn what_a_lone_message_is_expected_to_take_and_where_two_links_pay_is_told() {
+    let times = LoneTimes { messages: 1, base_ns: 100_000.0, ideal_ns: 1.0, to_ideal: 1.0, not_emptied: 0 };
+    let sender = SideReport { rtt_ns: vec![(700_000, 9)], lone: Some(times), ..SideReport::default() };
+    let mut report = Report::new();
+    let sample = Sample { sender, ..Sample::default() };
+    report.add(series("lone --size 118230", "polyrail", vec![sample.clone()]));
+    report.add(series("lone --size 118230", "tcp-cubic", vec![sample]));
+    report.show_model();
+    let value = parsed(&report);
+    let us = |row: usize| value["results"][row]["expected"]["us"].as_f64().unwrap();
+    // 100 us for any message, half a millisecond by two links, a packet and 1 us for sharing.
+    assert!((us(0) - (100.0 + 500.0 + 13.1)).abs() < 0.1, "{}", us(0));
+    assert!((us(1) - (100.0 + 118_230.0 / 1_448.0 * 1_514.0 / 125.0)).abs() < 0.1, "{}", us(1));
+    let gains = &value["results"][0]["expected"]["gain_from_bytes"];
+    assert!(gains[1][0] == 1.9 && gains[1][1].as_f64().is_some_and(|bytes| (260e3..290e3).contains(&bytes)));
+    assert!(value["results"][1]["expected"].get("gain_from_bytes").is_none(), "it has one link");
+    assert!(report.table().contains("two such links gain 1.5 from "));
+}
+
+#[test]
 fn a_lone_message_has_a_ratio_to_what_the_links_allow() {
     let sample = |to_ideal: f64| {
         let times =
@@ -249,6 +290,30 @@ fn ratios_pair_repetitions_and_skip_failed_ones() {
     assert!(ratio["name"].as_str().unwrap().starts_with("mptcp/tcp-cubic throughput"));
     assert_eq!((ratio["median"].as_f64(), ratio["pairs"].as_u64()), (Some(2.0), Some(2)));
     assert!(report.table().contains("mptcp/tcp-cubic"));
+}
+
+#[test]
+fn what_work_costs_has_a_ratio_where_nobody_spins() {
+    let mut report = Report::new();
+    for (protocol, mbps) in [("mptcp", [200, 100]), ("tcp-cubic", [100, 50])] {
+        report.add(series("stream --wait block", protocol, mbps.map(stream_sample).to_vec()));
+    }
+    let versus = [("mptcp".to_owned(), "tcp-cubic".to_owned())];
+    report.conclude(&versus);
+    let value = parsed(&report);
+    let named = |number: usize| value["ratios"][number]["name"].as_str().unwrap_or_default();
+    assert!(named(0).starts_with("mptcp/tcp-cubic throughput"));
+    assert!(named(1).starts_with("mptcp/tcp-cubic CPU s/GB (stream"), "{value:#}");
+    // The same CPU time for twice the bytes.
+    assert_eq!(value["ratios"][1]["median"], 0.5);
+    assert_eq!(value["stall_histogram"]["pulses"], 4);
+    assert!(report.table().contains("over 5 ms in 4 pulses of 5 ms"));
+    let mut spinning = Report::new();
+    for protocol in ["mptcp", "tcp-cubic"] {
+        spinning.add(series("stream", protocol, vec![stream_sample(100)]));
+    }
+    spinning.conclude(&versus);
+    assert_eq!(parsed(&spinning)["ratios"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The workloads in which more than one pair goes as fast as it goes, shortly: all arrives, and each says what it was about.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::bench;
@@ -40,13 +42,31 @@ pub fn pairs_share_a_link_and_each_gets_some() {
 }
 
 pub fn links_are_added_one_by_one() {
-    let rows = rows("links --protocol polyrail,mptcp --links 2 --rate 200");
+    let rows = rows("links --protocol policies,mptcp --links 2 --rate 200 --model");
+    let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["protocol"].as_str()).collect();
+    assert!(names.len() == 1 + polyrail_bench::protocol::policies().len(), "{names:?}");
     let polyrail: Vec<u64> = rows
         .iter()
         .filter(|row| row["protocol"] == "polyrail" && median(row, "throughput_mbps") > 0.0)
         .filter_map(|row| row["links"].as_u64())
         .collect();
     assert_eq!(polyrail, [1, 2]);
+}
+
+pub fn a_plan_is_one_report_with_what_is_expected_beside_each_figure() {
+    let sizes = "--size 16K --rate 200 --duration 0.1 --warmup 0.05 --repeat 1";
+    let document = bench(&format!("plan mnc --protocol polyrail,mptcp {sizes}"));
+    let rows = document["results"].as_array().expect("results");
+    let count = |workload: &str| rows.iter().filter(|row| row["workload"] == workload).count();
+    let protocols = 2;
+    // One pair, two the same way, two against each other, on one link and on two; then one link and two.
+    assert_eq!(count("share"), 6 * protocols);
+    assert_eq!((count("links"), count("lone")), (2 * protocols, 2 * protocols));
+    for row in rows {
+        assert!(row.get("errors").is_none(), "{row:#}");
+        assert!(median(row, "expected.measured_by_expected") > 0.0, "{row:#}");
+    }
+    assert_eq!(document["plan"].as_array().map(Vec::len), Some(5));
 }
 
 pub fn senders_answer_one_receiver_together() {
