@@ -200,7 +200,7 @@ pub fn a_wrong_key_and_a_wrong_use_are_refused_in_one_line() {
     assert!(refused("failover", 2).contains("only a testbed can"));
     assert!(refused("share", 2).contains("testbed"));
     assert!(refused("idle", 2).contains("this machine only"));
-    assert!(refused("stream --rate 100", 2).contains("leave out --links, --rate and --loss"));
+    assert!(refused("stream --rate 100", 2).contains("leave out --links, --rate, --loss and --delay"));
     assert!(refused("stream --duration 700 --protocol udp --size 64 --repeat 1", 2).contains("600 s"));
     assert!(refused("stream --local 192.0.2.1", 1).contains("192.0.2.1: no address of this machine"));
     let swap = |from: &str, to: &str| {
