@@ -111,6 +111,9 @@ pub struct Link {
     /// Bytes sent since the peer was last asked to acknowledge at once.
     pub(crate) unasked_bytes: u64,
     created_at: Instant,
+    /// It takes messages while it is suspect (planted fault only).
+    #[cfg(feature = "planted")]
+    suspect_serves: bool,
 }
 
 /// Links of which nothing is known are hoped to be so many times faster than the best of the others.
@@ -139,9 +142,12 @@ impl Link {
         rtt.set_pto_min(config.pto_min);
         let mut window = Window::new(65_536, spec.window);
         window.set_queue_target(config.queue_target.1);
+        let state = State::new(now);
+        #[cfg(feature = "planted")]
+        let state = state.with(config.planted);
         let base = if spec.lossless { spec.mtu } else { limits::DATAGRAM_BYTES_BASE.min(spec.mtu) };
         Link {
-            state: State::new(now),
+            state,
             rtt,
             window,
             pace: Pace::default(),
@@ -166,6 +172,8 @@ impl Link {
             hushed_until: Instant::ZERO,
             unasked_bytes: 0,
             created_at: now,
+            #[cfg(feature = "planted")]
+            suspect_serves: config.planted(crate::planted::Planted::SuspectServes),
             spec,
         }
     }
@@ -177,6 +185,10 @@ impl Link {
 
     /// Whether it can carry messages; whether it is to take new ones is decided among the links of its session.
     pub fn usable(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.suspect_serves && self.state.state() == state::LinkState::Suspect {
+            return self.carrier;
+        }
         self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
     }
 

@@ -261,6 +261,12 @@ impl Session {
 
     /// Number for a new link; only the initiator allocates.
     pub(crate) fn allocate_link(&mut self) -> LinkId {
+        #[cfg(feature = "planted")]
+        if self.planted == Some(crate::planted::Planted::ReusedLink)
+            && let Some(last) = self.links.last().filter(|link| !link.usable())
+        {
+            return last.spec.id;
+        }
         self.next_link += 1;
         LinkId(self.next_link)
     }
