@@ -119,6 +119,9 @@ pub struct Link {
     pub(crate) delivered_bytes: u64,
     /// Whether it passes the same narrow place as another.
     pub shared: Shared,
+    /// It takes messages while it is suspect (planted fault only).
+    #[cfg(feature = "planted")]
+    suspect_serves: bool,
 }
 
 /// Links of which nothing is known are hoped to be so many times faster than the best of the others.
@@ -147,9 +150,12 @@ impl Link {
         rtt.set_pto_min(config.pto_min);
         let mut window = Window::new(65_536, spec.window);
         window.set_queue_target(config.queue_target.1);
+        let state = State::new(now);
+        #[cfg(feature = "planted")]
+        let state = state.with(config.planted);
         let base = if spec.lossless { spec.mtu } else { limits::DATAGRAM_BYTES_BASE.min(spec.mtu) };
         Link {
-            state: State::new(now),
+            state,
             rtt,
             window,
             pace: Pace::default(),
@@ -177,6 +183,8 @@ impl Link {
             created_at: now,
             delivered_bytes: 0,
             shared: Shared::default(),
+            #[cfg(feature = "planted")]
+            suspect_serves: config.planted(crate::planted::Planted::SuspectServes),
             spec,
         }
     }
@@ -188,6 +196,10 @@ impl Link {
 
     /// Whether it can carry messages; whether it is to take new ones is decided among the links of its session.
     pub fn usable(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.suspect_serves && self.state.state() == state::LinkState::Suspect {
+            return self.carrier;
+        }
         self.carrier && (self.state.usable() || self.pressed) && self.status != LinkStatus::Down
     }
 

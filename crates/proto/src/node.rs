@@ -385,6 +385,8 @@ impl Node {
             session.handle_sent(cx!(self, now, store), train, outcome);
             let link = session.link_index(crate::id::LinkId(train.id.link));
             // What found no room keeps its turn; what was dropped had it, or nobody else would have one.
+            #[cfg(feature = "planted")]
+            let link = link.filter(|_| !self.config.planted(crate::planted::Planted::GreedySession));
             if outcome != Outcome::WouldBlock
                 && let Some(link) = link
                 && let Some(entry) = self.bearers.get_mut(session.links[link].spec.bearer.0 as usize)

@@ -55,11 +55,33 @@ pub enum Planted {
     HastyExpiry,
     /// A port that closes says of all that arrived that it was read.
     UnreadForgotten,
+    /// A link gets the number of the one before if that has not joined yet.
+    ReusedLink,
+    /// The turn of a flow never ends while it has something to send.
+    EndlessTurn,
+    /// The first session that has something to send has every turn.
+    GreedySession,
+    /// Classes have their turns the other way round.
+    UrgentLast,
+    /// As much waits in a link's queue while bulk shares it with other classes as without them.
+    DeepQueue,
+    /// A link goes on though its carrier is gone.
+    CarrierIgnored,
+    /// Links that are suspect go on taking messages.
+    SuspectServes,
+    /// A link that is back is in full use with its first packet.
+    HastyProbation,
+    /// A link that keeps failing is not damped.
+    UndampedLink,
+    /// What a link has done is forgotten a hundred times as late.
+    UnforgivingDamping,
+    /// The last packet of what links divide is taken by none of them.
+    LostRemainder,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 25] = [
+    pub const ALL: [Planted; 36] = [
         Planted::DuplicateDelivery,
         Planted::ForgottenRetransmission,
         Planted::CreditLeak,
@@ -85,5 +107,16 @@ impl Planted {
         Planted::MisdirectedReturn,
         Planted::HastyExpiry,
         Planted::UnreadForgotten,
+        Planted::ReusedLink,
+        Planted::EndlessTurn,
+        Planted::GreedySession,
+        Planted::UrgentLast,
+        Planted::DeepQueue,
+        Planted::CarrierIgnored,
+        Planted::SuspectServes,
+        Planted::HastyProbation,
+        Planted::UndampedLink,
+        Planted::UnforgivingDamping,
+        Planted::LostRemainder,
     ];
 }

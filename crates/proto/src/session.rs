@@ -271,6 +271,12 @@ impl Session {
 
     /// Number for a new link, if one is left; only the initiator allocates.
     pub(crate) fn allocate_link(&mut self) -> Option<LinkId> {
+        #[cfg(feature = "planted")]
+        if self.planted == Some(crate::planted::Planted::ReusedLink)
+            && let Some(last) = self.links.last().filter(|link| !link.usable())
+        {
+            return Some(last.spec.id);
+        }
         self.next_link = self.next_link.checked_add(1)?;
         Some(LinkId(self.next_link))
     }

@@ -17,10 +17,13 @@
 //! | I17 | what was to come back comes back whole, to its sender, and nothing expires before its time |
 //! | I18 | flows that compete as equals get equal shares |
 //! | I19 | small urgent messages do not wait behind bulk |
+//! | I21 | a message that is alone on healthy links is not kept waiting |
+//! | I20 | links go through the changes of the table, and carry messages only while they are in use |
 //! | I13 | connections carry what was sent, in order, once, and end in halves, each behind its last message |
 
 pub mod casts;
 pub mod connections;
+pub mod links;
 pub mod returns;
 pub mod shares;
 
@@ -121,6 +124,8 @@ pub struct Oracle {
     pub casts: casts::Ledger,
     /// What was asked to come back, or might expire.
     pub returns: returns::Returns,
+    /// What links went through.
+    pub links: links::Lives,
     /// Who got how much in a contest.
     pub shares: shares::Ledger,
     pending: u64,

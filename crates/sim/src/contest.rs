@@ -1,12 +1,14 @@
 //! A contest: equal flows that always have something to send compete for healthy links, and small urgent messages go beside
 //! them. What ordinary runs can't show is measured here: fair shares, and short waits.
 
+use crate::fault::{Fault, FaultKind};
 use crate::host::HostOptions;
 use crate::network::{Conditions, EgressKind, SwitchPort};
 use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::queue::{MS, S, TimeNs, US};
 use crate::workload::WorkloadOptions;
+use polyrail_proto::config::Policy;
 
 /// What an urgent message may wait beside bulk, whatever the links are like: the budget that the design gives it.
 const LATENCY_BUDGET_NS: TimeNs = 500 * US;
@@ -15,7 +17,8 @@ const TRAIN_NS: TimeNs = 250 * US;
 const TRAIN_PACKETS_MIN: u64 = 2;
 /// Class of the flows, and of the messages beside them.
 const BULK: u8 = 3;
-const NORMAL: u8 = 2;
+/// The usual class.
+pub const NORMAL: u8 = 2;
 /// Smaller messages each go by one link as a whole, and sessions that choose different ones get what these deliver.
 const LARGE_BYTES_MIN: u64 = 16_385;
 /// So many messages of each flow at least pass in a second, or their number would decide what is fair.
@@ -36,8 +39,12 @@ pub struct Contest {
     pub urgent: Option<Urgent>,
     /// Shares are measured from here.
     pub from_ns: TimeNs,
-    /// Nothing is sent from here on.
+    /// Nothing is sent from here on, but for lone messages.
     pub until_ns: TimeNs,
+    /// When these begin.
+    pub lone_from_ns: TimeNs,
+    /// The last rail is cut when the flows end, and these find it so.
+    pub cut: bool,
 }
 
 /// Small urgent messages from the first flow's sender to its receiver.
@@ -47,6 +54,28 @@ pub struct Urgent {
     pub gap_ns: TimeNs,
     /// 99 of 100 take no longer than this.
     pub p99_max_ns: TimeNs,
+}
+
+/// After the contest so many messages go one at a time,
+pub const LONE_MESSAGES: usize = 12;
+/// ... of up to so many bytes.
+pub const LONE_BYTES_MAX: u64 = 1 << 20;
+/// A rail that is cut has long been noticed after this,
+const NOTICED_NS: TimeNs = 400 * MS;
+/// and lone messages go on for less than this.
+const CUT_NS: TimeNs = 4 * S;
+/// Between looks at whether the next one may go.
+pub const LONE_GAP_NS: TimeNs = 5 * MS;
+/// A lone message takes twice what the fastest link would take for it, and this.
+const LONE_SLACK_NS: TimeNs = 20 * MS;
+
+/// What a lone message of `bytes` may take. Policies that decide before anything leaves may choose the slowest link.
+pub fn lone_max_ns(plan: &Plan, bytes: usize) -> TimeNs {
+    let cut = plan.contest.as_ref().is_some_and(|contest| contest.cut);
+    let whole = plan.rails.len() - usize::from(cut);
+    let rates = || plan.rails.iter().take(whole).filter_map(|rail| rail.egress.rate());
+    let rate = if plan.policy == Policy::Adaptive { rates().max() } else { rates().min() };
+    2 * (bytes as u64 * S / rate.unwrap_or(u64::MAX)) + LONE_SLACK_NS
 }
 
 /// Bytes of an urgent message.
@@ -95,6 +124,17 @@ pub fn draw(seed: u64) -> Plan {
     let contest = draw_contest(&mut prng, &plan, shape, urgent);
     plan.start_ns = 200 * MS;
     plan.heal_ns = contest.until_ns;
+    if contest.cut {
+        plan.heal_ns = contest.lone_from_ns + CUT_NS;
+        plan.policy = *prng.pick(&Policy::ALL);
+        let rail = rails - 1;
+        for peer in 1..nodes {
+            for node in 0..peer {
+                let cut = Fault::new(FaultKind::SilentCut, rail, node, contest.until_ns, plan.heal_ns);
+                plan.faults.push(cut.towards(peer));
+            }
+        }
+    }
     plan.workload = WorkloadOptions {
         messages: 0,
         ports_per_node: contest.ports_per_node(),
@@ -123,6 +163,8 @@ fn draw_contest(prng: &mut Prng, plan: &Plan, shape: Shape, urgent: bool) -> Con
         gap_ns: prng.log_uniform(MS, 16 * MS),
         p99_max_ns: plan.rails.iter().map(|rail| urgent_max_ns(rail, &plan.hosts[0])).min().unwrap_or(0),
     });
+    let until_ns = from_ns + 3 * S / 2;
+    let cut = plan.rails.len() > 1 && prng.chance_ppm(400_000);
     Contest {
         flows,
         class,
@@ -130,7 +172,9 @@ fn draw_contest(prng: &mut Prng, plan: &Plan, shape: Shape, urgent: bool) -> Con
         ahead_bytes: 1 << 20,
         urgent,
         from_ns,
-        until_ns: from_ns + 3 * S / 2,
+        until_ns,
+        lone_from_ns: until_ns + if cut { NOTICED_NS } else { 0 },
+        cut,
     }
 }
 
@@ -199,6 +243,8 @@ mod tests {
             urgent: None,
             from_ns: 0,
             until_ns: 1,
+            lone_from_ns: 1,
+            cut: false,
         };
         let places: Vec<_> = (0..4).map(|index| contest.places(index)).collect();
         assert_eq!(places, [(0, 0), (1, 0), (2, 1), (2, 3)]);
@@ -210,7 +256,9 @@ mod tests {
         let plans: Vec<Plan> = (0..300).map(draw).collect();
         let contests = || plans.iter().filter_map(|plan| plan.contest.as_ref());
         assert_eq!(contests().count(), 300);
-        assert!(plans.iter().all(|plan| plan.faults.is_empty()));
+        let heals_ns = |plan: &Plan| plan.contest.as_ref().map(|contest| contest.until_ns);
+        let harmless = |plan: &Plan| plan.faults.iter().all(|fault| Some(fault.from_ns) >= heals_ns(plan));
+        assert!(plans.iter().all(harmless) && plans.iter().any(|plan| !plan.faults.is_empty()));
         assert!(contests().any(|contest| contest.flows.iter().all(|flow| *flow == (0, 1))));
         assert!(contests().any(|contest| contest.flows.contains(&(0, 2))));
         assert!(contests().any(|contest| contest.flows.contains(&(2, 0))));

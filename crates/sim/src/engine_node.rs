@@ -110,7 +110,9 @@ impl EngineNode {
             self.news.push(match event {
                 NodeEvent::PeerUp { node, .. } => Happening::NodeUp(node),
                 NodeEvent::PeerDown { node, left: false, .. } => Happening::NodeDown(node),
-                NodeEvent::Link { from, to, .. } => Happening::Link(from, to),
+                NodeEvent::Link { node: peer, link, from, to, .. } => {
+                    Happening::Link { peer, link, from, to }
+                }
                 NodeEvent::DuplicateIdentity { node, .. } => Happening::DuplicateIdentity(node),
                 _ => continue,
             });

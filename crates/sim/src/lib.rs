@@ -15,6 +15,8 @@ pub mod fault;
 pub mod host;
 pub mod network;
 pub mod plan;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod prng;
 pub mod queue;
 pub mod runner;

@@ -142,33 +142,41 @@ fn json(summary: &Summary) -> String {
     )
 }
 
-/// Plants each fault until a seed finds it; true if all were found.
+/// Plants each fault until the check that is meant for it finds it; true if all were found.
 #[cfg(feature = "planted")]
 fn planted(args: &Args) -> bool {
     use polyrail_proto::planted::Planted;
     quiet_panics();
     let mut all = true;
     println!("{:<26} {:>8}  found by", "fault", "seeds");
+    for fault in Planted::ALL.into_iter().filter(|fault| format!("{fault:?}").contains(&args.fault)) {
+        let found = find_planted(args, fault);
+        all &= found.is_ok();
+        let (seeds, by) = found.unwrap_or_else(|others| (args.limit, format!("NOT FOUND{others}")));
+        println!("{:<26} {seeds:>8}  {by}", format!("{fault:?}"));
+    }
+    all
+}
+
+/// How many seeds it took, and what was found; or what else was.
+#[cfg(feature = "planted")]
+fn find_planted(args: &Args, fault: polyrail_proto::planted::Planted) -> Result<(u64, String), String> {
     // A seed that fails anyway proves nothing.
     let sound = || engine_node::factory(Options::default());
     let passes_without = |seed| runner::run_seed(seed, false, &sound).violations.is_empty();
-    for fault in Planted::ALL.into_iter().filter(|fault| format!("{fault:?}").contains(&args.fault)) {
-        let factory = || engine_node::factory(Options { planted: Some(fault) });
-        let found = (args.from..args.from + args.limit)
-            .map(|seed| runner::run_seed(seed, false, &factory))
-            .find(|outcome| !outcome.violations.is_empty() && passes_without(outcome.seed));
-        match found {
-            Some(outcome) => {
-                let seeds = outcome.seed - args.from + 1;
-                println!("{:<26} {seeds:>8}  {}", format!("{fault:?}"), outcome.violations[0]);
-            }
-            None => {
-                all = false;
-                println!("{:<26} {:>8}  NOT FOUND", format!("{fault:?}"), args.limit);
-            }
+    let factory = || engine_node::factory(Options { planted: Some(fault) });
+    let meant = polyrail_sim::planted::meant_for(fault);
+    let mut others = String::new();
+    for seed in args.from..args.from + args.limit {
+        let outcome = runner::run_seed(seed, false, &factory);
+        let Some(first) = outcome.violations.first().filter(|_| passes_without(seed)) else { continue };
+        match outcome.violations.iter().find(|violation| meant.contains(&violation.name)) {
+            Some(violation) => return Ok((seed - args.from + 1, violation.to_string())),
+            None if others.is_empty() => others = format!(" by {meant:?}, but seed {seed} by {first}"),
+            None => {}
         }
     }
-    all
+    Err(others)
 }
 
 #[cfg(not(feature = "planted"))]

@@ -122,8 +122,17 @@ pub enum Happening {
     NodeUp(u64),
     /// Another node uses this node's identity, or two peers share one.
     DuplicateIdentity(u64),
-    /// A link changed its state (for coverage): from, to.
-    Link(&'static str, &'static str),
+    /// A link changed its state.
+    Link {
+        /// The peer's identity.
+        peer: u64,
+        /// Its number.
+        link: u16,
+        /// The state before.
+        from: &'static str,
+        /// The state now.
+        to: &'static str,
+    },
 }
 
 /// A peer as a node sees it.

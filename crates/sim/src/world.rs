@@ -9,6 +9,7 @@ mod casts;
 mod connections;
 mod contest;
 mod faults;
+mod links;
 mod names;
 mod report;
 
@@ -17,7 +18,9 @@ pub use report::Outcome;
 pub(crate) use app::{EXCLUSIVE_KIND, SERVICE_KIND};
 
 use crate::bearer::{SharedNetwork, SimBearer, lock};
+use crate::check::links::End;
 use crate::check::{Oracle, PortKey};
+use crate::contest::LONE_MESSAGES;
 use crate::coverage::Coverage;
 use crate::host::Host;
 use crate::network::{Network, Wake};
@@ -71,6 +74,8 @@ enum Event {
     Contest,
     /// An urgent message of it is due.
     Urgent,
+    /// The next of the messages that follow it may go.
+    Lone,
     Check,
 }
 
@@ -110,6 +115,10 @@ pub struct World {
     sends: [u64; 3],
     /// Bytes of a message.
     content: Vec<u8>,
+    /// Messages that are to go alone after a contest.
+    lone_left: usize,
+    /// Links that changed in the turn under way.
+    links_changed: Vec<End>,
 }
 
 /// Between two looks at whether everything is settled.
@@ -164,6 +173,8 @@ impl World {
             turns: [0; 2],
             sends: [0; 3],
             content: Vec::new(),
+            lone_left: plan.contest.as_ref().map_or(0, |_| LONE_MESSAGES),
+            links_changed: Vec::new(),
             plan,
         }
     }
@@ -231,6 +242,7 @@ impl World {
             Event::Garbage(index) => self.on_garbage(index),
             Event::Contest => self.begin_contest(),
             Event::Urgent => self.on_urgent(),
+            Event::Lone => self.on_lone(),
             Event::Check => self.on_check(),
         }
     }
@@ -332,6 +344,7 @@ impl World {
             self.turn_by(node, at_ns);
         }
         self.poll_node(node);
+        self.check_carriers_of_messages(node);
         self.poll_ports(node);
         self.supply(node);
     }
@@ -365,6 +378,7 @@ impl World {
         match happening {
             Happening::NodeDown(id) => {
                 self.coverage.add("event", "node down", 1);
+                self.oracle.links.forget(node, self.nodes[node].life, id);
                 self.note(|| format!("node {node} holds {id:x} for lost"));
                 let Some(peer) = self.node_of_id(id) else { return };
                 if node == peer || !self.excused(node, peer) {
@@ -388,10 +402,7 @@ impl World {
                     );
                 }
             }
-            Happening::Link(from, to) => {
-                self.coverage.add("link", format!("{from} -> {to}"), 1);
-                self.note(|| format!("node {node}: a link goes {from} -> {to}"));
-            }
+            Happening::Link { peer, link, from, to } => self.on_link_change(node, (peer, link), from, to),
             Happening::Received { .. } | Happening::Failed { .. } | Happening::Returned { .. } => {
                 unreachable!("these belong to a port")
             }

@@ -34,6 +34,8 @@ const SEEDS: &[(u64, &str)] = &[
     (33_557, "the same, on many connections"),
     (101, "a question to the peer whose answer was lost, and a transfer after it"),
     (2_077, "the same, of a transfer that was given up"),
+    (325, "a dropped train that cost its session no turn"),
+    (877, "the same, after a pause"),
 ];
 
 #[test]

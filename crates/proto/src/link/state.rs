@@ -175,6 +175,26 @@ impl State {
         }
     }
 
+    /// The same with other tolerances (planted fault only).
+    #[cfg(feature = "planted")]
+    pub(crate) fn with(mut self, planted: Option<crate::planted::Planted>) -> Self {
+        use crate::planted::Planted;
+        let tolerances = &mut self.tolerances;
+        match planted {
+            Some(Planted::HastyProbation) => {
+                (tolerances.probation, tolerances.proofs) = (Duration::ZERO, 1);
+                tolerances.proofs_span = Duration::ZERO;
+            }
+            Some(Planted::UndampedLink) => tolerances.damp_above = u32::MAX,
+            Some(Planted::UnforgivingDamping) => {
+                tolerances.penalty_half_life = tolerances.penalty_half_life.times(100);
+                tolerances.damping_max = Duration::s(1_000);
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// The state.
     pub fn state(&self) -> LinkState {
         self.state

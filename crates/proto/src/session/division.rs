@@ -119,6 +119,12 @@ impl Session {
         }
         let Some(which) = division.which else { return 0 };
         let share = share(&division.candidates, which, waiting);
+        #[cfg(feature = "planted")]
+        if self.planted == Some(crate::planted::Planted::LostRemainder)
+            && waiting <= division.candidates[which].packet_bytes
+        {
+            return 0;
+        }
         if waiting >= division.plenty_bytes {
             return share;
         }

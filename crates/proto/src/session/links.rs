@@ -13,6 +13,10 @@ use crate::wire::{self, LinkStatus, ProbeKind, ProbeReply};
 impl Session {
     /// A bearer's carrier came or went.
     pub(crate) fn handle_carrier(&mut self, cx: &mut Cx<'_>, bearer: BearerId, carrier: bool) {
+        #[cfg(feature = "planted")]
+        if cx.config.planted(crate::planted::Planted::CarrierIgnored) {
+            return;
+        }
         self.quiet.stir();
         for index in 0..self.links.len() {
             if self.links[index].spec.bearer == bearer && self.links[index].carrier != carrier {

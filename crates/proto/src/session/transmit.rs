@@ -403,6 +403,8 @@ impl Session {
             self.release_early(cx, &items);
         }
         let shared = self.schedule.is_shared(cx.now);
+        #[cfg(feature = "planted")]
+        let shared = shared && self.planted != Some(crate::planted::Planted::DeepQueue);
         let alone = self.links.len() == 1;
         let link = &mut self.links[index];
         if count == 0 {

@@ -1,5 +1,5 @@
 //! Shares and waits in a contest: equal flows get equal shares of each second (I18), and urgent messages do not wait behind
-//! bulk (I19).
+//! bulk (I19). Afterwards messages go one at a time, each in the time that the links take for it (I21).
 
 use super::PortKey;
 use crate::queue::{MS, S, TimeNs};
@@ -36,6 +36,20 @@ pub struct Ledger {
     urgent: VecDeque<TimeNs>,
     /// How long each of the others took.
     took_ns: Vec<TimeNs>,
+    /// The message that is under way alone.
+    lone: Option<Lone>,
+    /// The first of these that came late: when, and what it was.
+    late: Option<(TimeNs, String)>,
+}
+
+/// A message while nothing else is sent.
+#[derive(Clone, Copy, Debug)]
+struct Lone {
+    to: PortKey,
+    bytes: usize,
+    sent_ns: TimeNs,
+    /// It takes no longer than this.
+    max_ns: TimeNs,
 }
 
 impl Ledger {
@@ -69,8 +83,33 @@ impl Ledger {
         self.urgent.push_back(at_ns);
     }
 
+    /// A message was accepted while nothing else was under way, and is to take no longer than `max_ns`.
+    pub fn on_lone_sent(&mut self, sent_ns: TimeNs, to: PortKey, bytes: usize, max_ns: TimeNs) {
+        self.lone = Some(Lone { to, bytes, sent_ns, max_ns });
+    }
+
+    /// Whether nothing of the contest is under way.
+    pub fn is_quiet(&self) -> bool {
+        let received = |flow: &Flow| flow.sent_bytes == flow.received_bytes;
+        self.lone.is_none() && self.urgent.is_empty() && self.flows.iter().all(received)
+    }
+
+    /// I21: the first lone message that came late.
+    pub fn late(&self) -> Option<(TimeNs, String)> {
+        self.late.clone()
+    }
+
     /// A port received a message.
     pub fn on_received(&mut self, at_ns: TimeNs, to: PortKey, bytes: usize) {
+        if let Some(lone) = self.lone.filter(|lone| lone.to == to) {
+            self.lone = None;
+            let (took_ns, Lone { bytes, sent_ns, max_ns, .. }) = (at_ns - lone.sent_ns, lone);
+            if took_ns > max_ns {
+                let what = format!("a lone message of {bytes} bytes took {took_ns} ns, not {max_ns}");
+                self.late.get_or_insert((sent_ns, what));
+            }
+            return;
+        }
         if self.urgent_to == Some(to) {
             let sent_ns = self.urgent.pop_front().unwrap_or(at_ns);
             return self.took_ns.push(at_ns - sent_ns);
@@ -193,6 +232,18 @@ mod tests {
         assert!(!send(1_000, 1));
         assert!(send(11, 1));
         assert_eq!(Ledger::default().slow(0), None);
+    }
+
+    #[test]
+    fn a_lone_message_that_comes_late_is_found() {
+        let mut ledger = ledger(1);
+        for (took_ns, late) in [(100, false), (101, true)] {
+            assert!(ledger.is_quiet());
+            ledger.on_lone_sent(5, port(9), 64, 100);
+            assert!(!ledger.is_quiet());
+            ledger.on_received(5 + took_ns, port(9), 64);
+            assert_eq!(ledger.late().is_some(), late);
+        }
     }
 
     #[test]

@@ -93,6 +93,11 @@ pub fn has_frame(datagram: &[u8], kind: u8) -> bool {
     frame_types(datagram).any(|found| found == kind)
 }
 
+/// Whether a frame of this type carries a message or a part of one.
+pub fn is_of_message(kind: u8) -> bool {
+    (1..=3).contains(&kind)
+}
+
 /// A name for a frame type, for the coverage table.
 pub fn frame_name(kind: u8) -> &'static str {
     match kind {

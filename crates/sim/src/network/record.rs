@@ -95,6 +95,8 @@ pub struct Record {
     pub verbose: bool,
     /// When a station without carrier was last asked to send messages.
     pub tried_without_carrier_ns: BTreeMap<Station, TimeNs>,
+    /// From where, to where and by which link messages left since this was taken.
+    pub carried: Vec<(Station, Station, u16)>,
     /// A datagram that a station sent not long ago, for the adversary.
     samples: BTreeMap<Station, Vec<u8>>,
     dropped: [u64; 9],
@@ -149,7 +151,7 @@ impl Record {
     /// A station without carrier was asked to send.
     pub(super) fn on_refused(&mut self, now_ns: TimeNs, from: Station, bytes: &[u8]) {
         self.drops(DropReason::Carrier, 1);
-        if peek::frame_types(bytes).any(|kind| (1..=3).contains(&kind)) {
+        if peek::frame_types(bytes).any(peek::is_of_message) {
             self.tried_without_carrier_ns.insert(from, now_ns);
         }
     }
@@ -186,6 +188,10 @@ impl Record {
         }
         for kind in peek::frame_types(datagram) {
             *self.frames.entry(kind).or_default() += 1;
+            let way = (from, to, peek.link);
+            if peek::is_of_message(kind) && self.carried.last() != Some(&way) {
+                self.carried.push(way);
+            }
         }
         self.streams.on_packet(now_ns, pair, (from, to), peek);
     }

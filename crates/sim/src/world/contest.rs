@@ -3,8 +3,9 @@
 use super::{Event, World};
 use crate::check::{PortKey, Target};
 use crate::content;
-use crate::contest::{Contest, URGENT, URGENT_BYTES};
+use crate::contest::{Contest, LONE_BYTES_MAX, LONE_GAP_NS, NORMAL, URGENT, URGENT_BYTES, lone_max_ns};
 use crate::subject::{SendAnswer, To, Wish};
+use polyrail_proto::config::Policy;
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
 
 impl World {
@@ -20,6 +21,7 @@ impl World {
             self.oracle.shares.set_urgent(to);
             self.events.schedule(contest.from_ns, Event::Urgent);
         }
+        self.events.schedule(contest.lone_from_ns, Event::Lone);
         for node in 0..self.plan.nodes {
             self.supply(node);
             self.wake(node, 0);
@@ -72,6 +74,23 @@ impl World {
         self.events.schedule(self.now_ns + gap_ns, Event::Urgent);
     }
 
+    /// The next message that goes alone, if everything before it has arrived.
+    pub(super) fn on_lone(&mut self) {
+        let Some(contest) = self.plan.contest.clone().filter(|_| self.lone_left > 0) else { return };
+        self.events.schedule(self.now_ns + LONE_GAP_NS, Event::Lone);
+        if !self.oracle.shares.is_quiet() {
+            return;
+        }
+        let (from, to) = self.urgent_ports(&contest);
+        let bytes = self.nodes[from.node].app.sizes.log_uniform(URGENT_BYTES as u64, LONE_BYTES_MAX) as usize;
+        if self.send_plainly(from, to, NORMAL, bytes) {
+            self.lone_left -= 1;
+            let max_ns = lone_max_ns(&self.plan, bytes);
+            self.oracle.shares.on_lone_sent(self.now_ns, to, bytes, max_ns);
+            self.wake(from.node, 0);
+        }
+    }
+
     /// Sends one message to a port; false if the node did not take it.
     fn send_plainly(&mut self, from: PortKey, to: PortKey, class: u8, bytes: usize) -> bool {
         let id = self.oracle.next_id();
@@ -95,7 +114,7 @@ impl World {
         answer == SendAnswer::Accepted
     }
 
-    /// I18 and I19, in the end.
+    /// I18, I19 and I21, in the end.
     pub(super) fn check_contest(&mut self) {
         let Some(contest) = &self.plan.contest else { return };
         let (from_ns, until_ns) = (contest.from_ns, contest.until_ns);
@@ -105,8 +124,14 @@ impl World {
         let least = self.oracle.shares.least_permille(from_ns, until_ns);
         let p99_ns = self.oracle.shares.urgent_p99_ns();
         self.note(|| format!("contest: least index {least:?} / 1000, 99 of 100 urgent ones {p99_ns:?} ns"));
-        if let Some((at_ns, what)) = self.oracle.shares.unfair(from_ns, until_ns) {
+        // The other policies are there to be compared with, and promise neither.
+        let promised = self.plan.policy == Policy::Adaptive;
+        let urgent = urgent.filter(|_| promised);
+        if promised && let Some((at_ns, what)) = self.oracle.shares.unfair(from_ns, until_ns) {
             self.oracle.violation("I18", at_ns, what);
+        }
+        if let Some((at_ns, what)) = self.oracle.shares.late() {
+            self.oracle.violation("I21", at_ns, what);
         }
         if let Some(what) = urgent.and_then(|urgent| self.oracle.shares.slow(urgent.p99_max_ns)) {
             self.oracle.violation("I19", from_ns, what);

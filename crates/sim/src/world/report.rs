@@ -3,6 +3,7 @@
 use super::{CHECK_EVERY_NS, Event, World};
 use crate::bearer::lock;
 use crate::check::Violation;
+use crate::check::links::TRANSITIONS;
 use crate::coverage::Coverage;
 use crate::network::record::Reused;
 use crate::queue::TimeNs;
@@ -10,24 +11,6 @@ use crate::subject::Memory;
 
 /// Between two checks so many turns without work are no storm (a storm on the slowest machine has 1,000).
 const IDLE_TURNS_MAX: u64 = 700;
-
-/// Every change of state that a link can go through (protocol.md §6.4).
-const TRANSITIONS: [&str; 14] = [
-    "new -> up",
-    "new -> down",
-    "probation -> up",
-    "probation -> suspect",
-    "probation -> down",
-    "up -> suspect",
-    "up -> down",
-    "suspect -> up",
-    "suspect -> probation",
-    "suspect -> down",
-    "down -> probation",
-    "down -> damped",
-    "damped -> probation",
-    "damped -> down",
-];
 
 /// What connections may go through.
 const CONNECTION_ROWS: [&str; 11] = [
@@ -67,12 +50,14 @@ impl World {
         self.check_counters();
         self.check_turns();
         self.check_failover();
+        self.check_damped();
         self.check_directories();
         let workload = self.plan.workload;
         let sent_all = self.oracle.next_id() >= workload.messages || self.now_ns >= workload.until_ns;
         let over = sent_all
             && self.now_ns >= self.plan.heal_ns
             && self.oracle.settled()
+            && self.lone_left == 0
             && self.connections_settled()
             && self.cast_missing().is_none()
             && self.memory_kept().is_none();
@@ -126,8 +111,8 @@ impl World {
         for name in ["sent", "copies received"] {
             self.coverage.add("multicast", name, 0);
         }
-        for transition in TRANSITIONS {
-            self.coverage.add("link", transition, 0);
+        for (from, to) in TRANSITIONS {
+            self.coverage.add("link", format!("{from} -> {to}"), 0);
         }
     }
 

@@ -36,6 +36,8 @@ fn contest(flows: &[(usize, usize)]) -> Plan {
         urgent: Some(Urgent { gap_ns: 2 * MS, p99_max_ns: MS }),
         from_ns: 100 * MS,
         until_ns: 1_300 * MS,
+        lone_from_ns: 1_300 * MS,
+        cut: false,
     });
     plan.workload.messages = 0;
     plan.workload.ports_per_node = 5;

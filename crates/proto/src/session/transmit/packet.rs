@@ -149,7 +149,15 @@ impl Session {
         if let Some((next, end)) = fill.rest.take() {
             self.put_extent_rest(fill, next, end);
         }
-        for class in self.schedule.classes() {
+        let classes = self.schedule.classes();
+        #[cfg(feature = "planted")]
+        let classes = if self.planted == Some(crate::planted::Planted::UrgentLast) {
+            let [control, urgent, normal, bulk] = classes;
+            [bulk, normal, urgent, control]
+        } else {
+            classes
+        };
+        for class in classes {
             if class < fill.urgent {
                 continue;
             }
