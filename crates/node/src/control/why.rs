@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::engine::status::status_name;
 use crate::moment::Moment;
 use crate::node::events::state_name;
+use polyrail_proto::flow::Class;
 use polyrail_proto::id::NodeId;
 use polyrail_proto::link::Link;
 use polyrail_proto::link::pace::Known;
@@ -139,7 +140,7 @@ fn decision(row: &mut Value, told: &LinkOutlook, bytes: u64) {
 fn message(scene: &Scene<'_>, session: &Session, outlook: &Outlook, bytes: u64) -> Value {
     let unsent: usize = session.flows().map(|flow| flow.unsent).sum();
     json!({
-        "bytes": bytes, "way": way_name(outlook.way), "policy": scene.engine.core().config().policy.name(),
+        "bytes": bytes, "way": way_name(outlook.way), "policy": scene.engine.core().config().policy_of(Class::Normal).name(),
         "choice": outlook.choice.map(|link| link_name(&session.peer.name, link)),
         "announcement_us": outlook.announcement.map(us), "arrival_us": outlook.arrival.map(us),
         "arrival_is": scene.certainty(), "why": scene.of_message(), "formula": scene.formula(),
