@@ -3,6 +3,7 @@
 mod names;
 mod pace;
 mod receive;
+mod spin;
 
 use crate::clock::now_ns;
 use crate::config::Wait;
@@ -20,6 +21,7 @@ use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::Buffer;
+use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -407,6 +409,7 @@ impl Port {
             Wait::Block => 0,
         };
         let mut first = true;
+        let mut spin = Spin::default();
         loop {
             if done(self) {
                 return true;
@@ -417,9 +420,7 @@ impl Port {
             }
             if first || now < spin_until {
                 first = false;
-                if self.shared.drive.inline_at(now).is_none() {
-                    std::hint::spin_loop();
-                }
+                spin.after(self.shared.drive.inline_at(now), now, &self.shared.drive);
                 continue;
             }
             // What `done` has done once must not be done again.
