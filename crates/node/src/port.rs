@@ -6,7 +6,7 @@ mod receive;
 mod spin;
 
 use crate::clock::now_ns;
-use crate::config::Wait;
+use crate::config::{Progress, Wait};
 use crate::engine::Client;
 use crate::engine::client::gathering::Gathered;
 use crate::engine::client::{Arrival, Envelope, Returned};
@@ -53,6 +53,10 @@ pub struct Port {
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
 }
+
+/// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
+const TICK: Duration = Duration::from_millis(20);
+const MANUAL_TICK: Duration = Duration::from_millis(2);
 
 /// Largest slice that is copied into the arena; longer ones get a buffer of their own.
 const ARENA_SLICE_MAX: usize = 4 << 20;
@@ -446,8 +450,8 @@ impl Port {
             self.shared.drive.left_seat();
             return slept == Slept::Done;
         }
-        // The poller may leave its seat without ringing: look again after a while at the latest.
-        let tick = Duration::from_millis(2);
+        // The poller may leave its seat without ringing, and not every node has a helper that takes it.
+        let tick = if self.shared.config.progress == Progress::Manual { MANUAL_TICK } else { TICK };
         let left =
             until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
         self.client.borrow().pair.client_bell.wait(Some(left));

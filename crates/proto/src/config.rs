@@ -109,7 +109,7 @@ impl Config {
             keepalive_busy: Duration::ms(10),
             keepalive_idle: Duration::s(1),
             pto_min: Duration::ms(4),
-            queue_target: (Duration::us(300), Duration::ms(1)),
+            queue_target: (Duration::us(100), Duration::ms(1)),
             discovery: true,
             full_check: false,
             policy: Policy::Adaptive,

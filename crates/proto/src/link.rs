@@ -229,12 +229,11 @@ impl Link {
         if self.sent.is_full() { 0 } else { limit.saturating_sub(self.sent.inflight_bytes()) }
     }
 
-    /// Bytes that one train should have: what the link moves in 250 us, so that small messages never wait long
-    /// behind it (protocol.md §5.11).
+    /// Bytes that one train should have: what the link moves in [`Window::train_span`] (protocol.md §5.11).
     pub fn train_bytes(&self) -> u64 {
         let packet = self.mtu.current() as u64;
-        let slice = self.window.rate_bytes_per_s() / 4_000;
-        let slice = if self.window.rate_bytes_per_s() == 0 { 16_384 } else { slice };
+        let rate = self.window.rate_bytes_per_s();
+        let slice = if rate == 0 { 16_384 } else { window::span_bytes(rate, self.window.train_span()) };
         slice.clamp(packet, limits::TRAIN_BYTES_MAX as u64)
     }
 

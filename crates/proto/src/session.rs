@@ -3,6 +3,7 @@
 //! Here is what a session is made of; what it does with each part has a file of its own in this folder. Packets go out by
 //! `transmit` and come in by `receive`, and `outcome` says what became of those that left.
 
+mod aims;
 mod bearers;
 mod bottleneck;
 pub(crate) mod connection;

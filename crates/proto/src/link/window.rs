@@ -13,8 +13,8 @@ use crate::time::{Duration, Instant};
 const TRAIN_BYTES: u64 = 64 * 1024;
 /// Trains on top of the model: one leaves while the acknowledgement of another is under way.
 const TRAINS: u64 = 2;
-/// Span of sending that a train should not exceed on a slow link.
-const TRAIN_SPAN: Duration = Duration::us(250);
+/// Span of the path that a train takes, when nothing is known of what it is to serve.
+pub const TRAIN_SPAN: Duration = Duration::us(250);
 const PACKETS_MIN: u64 = 4;
 const INITIAL_PACKET_BYTES: u64 = 1_200;
 const QUEUE_TARGET: Duration = Duration::us(500);
@@ -84,6 +84,7 @@ pub struct Window {
     window_max: u64,
     packet_bytes: u64,
     queue_target: Duration,
+    train_span: Duration,
     rtt_min: Duration,
     rate: MaxFilter,
     rate_mean: u64,
@@ -146,6 +147,7 @@ impl Window {
             window_max: window_max as u64,
             packet_bytes: INITIAL_PACKET_BYTES,
             queue_target: QUEUE_TARGET,
+            train_span: TRAIN_SPAN,
             rtt_min: Duration::ZERO,
             rate: MaxFilter::default(),
             rate_mean: 0,
@@ -178,9 +180,10 @@ impl Window {
     }
 
     /// The sender asks for an acknowledgement whenever it has sent this many bytes since it last asked: four times
-    /// per window, so that the path is never empty while an acknowledgement is being saved up.
+    /// per window, so that the path is never empty while an acknowledgement is being saved up; twice, while trains are long.
     pub fn ack_every_bytes(&self) -> u64 {
-        (self.cwnd / 4).max(self.packet_bytes)
+        let per_window = if self.train_span > TRAIN_SPAN { 2 } else { 4 };
+        (self.cwnd / per_window).max(self.packet_bytes)
     }
 
     /// How long packets may wait in the queue of the bottleneck.
@@ -191,6 +194,16 @@ impl Window {
     /// Sets how long packets may wait in the queue of the bottleneck (500 us by default).
     pub fn set_queue_target(&mut self, target: Duration) {
         self.queue_target = target;
+    }
+
+    /// How long a train may occupy the path.
+    pub fn train_span(&self) -> Duration {
+        self.train_span
+    }
+
+    /// Sets how long a train may occupy the path ([`TRAIN_SPAN`] at first).
+    pub fn set_train_span(&mut self, span: Duration) {
+        self.train_span = span;
     }
 
     /// Sets the peer's receive window of this link, bytes.
@@ -249,6 +262,7 @@ impl Window {
         let mut fresh = Window::new(self.initial_bytes, self.window_max as u32);
         fresh.packet_bytes = self.packet_bytes;
         fresh.queue_target = self.queue_target;
+        fresh.train_span = self.train_span;
         fresh.round.started = now;
         *self = fresh;
     }
@@ -386,7 +400,7 @@ impl Window {
     fn apply_model(&mut self) {
         let rate = self.rate_bytes_per_s();
         if !self.is_starting() && rate > 0 {
-            let trains = TRAINS * TRAIN_BYTES.min(span_bytes(rate, TRAIN_SPAN));
+            let trains = TRAINS * TRAIN_BYTES.min(span_bytes(rate, self.train_span));
             let reach = Duration(self.rtt_min.0 + self.rtt_min.0 / 4) + self.queue_target;
             let model = span_bytes(rate, reach) + trains.max(PACKETS_MIN * self.packet_bytes);
             self.cwnd = match self.phase {
@@ -409,7 +423,7 @@ impl Round {
 }
 
 /// Bytes that `rate` moves in `span`. Eighths of nanoseconds-per-second keep a second at 100 GB/s inside 64 bits.
-fn span_bytes(rate: u64, span: Duration) -> u64 {
+pub(super) fn span_bytes(rate: u64, span: Duration) -> u64 {
     rate.saturating_mul(span.0 / 8) / (Duration::s(1).0 / 8)
 }
 

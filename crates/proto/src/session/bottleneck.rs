@@ -152,7 +152,7 @@ impl Session {
     fn is_saturated(&self) -> bool {
         let serving = Serving::of(&self.links);
         let serves = self.links.iter().all(|link| serving.includes(link));
-        serves && self.assigners.is_empty() && self.waiting_bytes() >= PLENTY_BYTES
+        serves && self.assigners.is_empty() && self.waiting_bytes(PLENTY_BYTES) >= PLENTY_BYTES
     }
 
     fn delivered(&self) -> Delivered {

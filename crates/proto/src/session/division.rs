@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 
 /// Works that are looked at to find out how much waits, and bytes: with more there is no end in sight.
 const WORKS_MAX: usize = 32;
-const BYTES_MAX: u64 = 8 << 20;
+pub(super) const BYTES_MAX: u64 = 8 << 20;
 /// Links whose rates differ by no more than this factor are alike.
 const ALIKE: u64 = 2;
 /// A link that is so many times slower than the best one takes no part: it could shorten a message by that part, but
@@ -113,7 +113,7 @@ impl Session {
             return 0;
         }
         let Some(division) = self.division(index) else { return u64::MAX };
-        let waiting = self.waiting_bytes();
+        let waiting = self.waiting_bytes(BYTES_MAX);
         if waiting >= BYTES_MAX {
             return u64::MAX;
         }
@@ -171,9 +171,8 @@ impl Session {
         Some(Division { candidates, which, plenty_bytes })
     }
 
-    /// Bytes that wait to be sent; `BYTES_MAX` or more: no end is in sight.
-    pub(super) fn waiting_bytes(&self) -> u64 {
-        let enough = BYTES_MAX;
+    /// Bytes that wait to be sent; `enough` or more: nobody has counted further.
+    pub(super) fn waiting_bytes(&self, enough: u64) -> u64 {
         let mut bytes = 0;
         for (looked, (_, transfer)) in self.sending.transfers.iter().enumerate() {
             bytes += transfer.waiting_bytes();

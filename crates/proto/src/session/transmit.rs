@@ -402,17 +402,15 @@ impl Session {
         if self.planted == Some(crate::planted::Planted::EarlyRelease) {
             self.release_early(cx, &items);
         }
-        let shared = self.schedule.is_shared(cx.now);
-        #[cfg(feature = "planted")]
-        let shared = shared && self.planted != Some(crate::planted::Planted::DeepQueue);
+        let aims = self.aims(cx.now, cx.config.queue_target);
         let alone = self.links.len() == 1;
         let link = &mut self.links[index];
         if count == 0 {
             link.sent.recycle(items);
             return false;
         }
-        let (short, long) = cx.config.queue_target;
-        link.window.set_queue_target(if shared { short } else { long });
+        link.window.set_queue_target(aims.queue_target);
+        link.window.set_train_span(aims.train_span);
         train.list_head();
         train.express = link.sure() && !probes;
         let first = link.sent.next();

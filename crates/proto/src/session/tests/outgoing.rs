@@ -72,17 +72,22 @@ pub(super) fn fast(mtu: u16) -> Session {
 }
 
 pub(super) fn make_fast(link: &mut Link) {
+    measure(link, 512 << 10);
+    assert_eq!(link.train_bytes(), limits::TRAIN_BYTES_MAX as u64);
+}
+
+/// The link has delivered so many bytes in each 1,024 us, with its window full.
+pub(super) fn measure(link: &mut Link, bytes: u64) {
     for n in 1..=4 {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
         let sample = AckSample {
-            acked_bytes: 512 << 10,
-            rx_bytes: n << 19,
+            acked_bytes: bytes,
+            rx_bytes: n * bytes,
             rx_clock: at.stamp(),
             ..AckSample::default()
         };
         link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
     }
-    assert_eq!(link.train_bytes(), limits::TRAIN_BYTES_MAX as u64);
 }
 
 /// So many bytes are in flight on a link, in packets that carry nothing.

@@ -98,6 +98,24 @@ fn the_queue_of_a_link_is_short_while_bulk_shares_it_with_others() {
 }
 
 #[test]
+fn trains_are_long_while_much_waits_and_short_beside_other_classes() {
+    let spans = |session: &Session| session.aims(NOW, config().queue_target).train_span.as_us();
+    let mut session = up(1);
+    (0..4).for_each(|_| send(&mut session, 50_000));
+    assert_eq!(spans(&session), 250, "nobody knows how much that is");
+    // 16 MB/s: 128,000 bytes are 8 ms.
+    measure(&mut session.links[0], 16_384);
+    assert_eq!(spans(&session), 1_000);
+    let mut session = up(1);
+    measure(&mut session.links[0], 16_384);
+    (0..2).for_each(|_| send(&mut session, 50_000));
+    assert_eq!(spans(&session), 250);
+    send_by(&mut session, Class::Bulk, 8);
+    while poll(&mut session, 0).is_some() {}
+    assert_eq!(spans(&session), 100);
+}
+
+#[test]
 fn messages_cost_their_bytes_and_a_header_of_what_a_train_may_take() {
     // A train of 16 KiB goes on while it is not spent, and small messages for as long as it is shorter than that.
     for (mtu, bytes, packets, count) in [(16_000, 984, 2, 17), (16_000, 1_000, 2, 17), (1_200, 3_000, 14, 6)]

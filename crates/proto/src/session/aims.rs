@@ -1,0 +1,41 @@
+//! How deep the links' queues and how long the trains are to be, by what is to be sent (protocol.md §5.11).
+//!
+//! Each train costs a wake-up at both ends, and what is small waits behind the one that is on its way: so trains are short
+//! while something else than bulk is sent, and long while so much waits that nobody notices.
+
+use super::Session;
+use super::division::BYTES_MAX;
+use crate::link::window::TRAIN_SPAN;
+use crate::time::{Duration, Instant};
+
+/// Span of a train beside other classes.
+const SHARED_SPAN: Duration = Duration::us(100);
+/// Span of a train while much waits.
+const LONG_SPAN: Duration = Duration::ms(1);
+/// Much is what the links move in so much time.
+const MUCH: Duration = Duration::ms(8);
+
+/// What the links are to aim at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Aims {
+    pub queue_target: Duration,
+    pub train_span: Duration,
+}
+
+impl Session {
+    /// What the links are to aim at now; `queue_target`: beside other classes, and else.
+    pub(super) fn aims(&self, now: Instant, queue_target: (Duration, Duration)) -> Aims {
+        let (short, long) = queue_target;
+        let shared = self.schedule.is_shared(now);
+        #[cfg(feature = "planted")]
+        let shared = shared && self.planted != Some(crate::planted::Planted::DeepQueue);
+        if shared {
+            return Aims { queue_target: short, train_span: SHARED_SPAN };
+        }
+        let rate = self.links.iter().map(|link| link.window.rate_bytes_per_s()).sum::<u64>();
+        let much = rate / 1_000_000 * MUCH.as_us();
+        // Trains of faster links are as long as they can be.
+        let waits_much = (1..=BYTES_MAX).contains(&much) && self.waiting_bytes(much) >= much;
+        Aims { queue_target: long, train_span: if waits_much { LONG_SPAN } else { TRAIN_SPAN } }
+    }
+}
