@@ -402,13 +402,13 @@ impl Session {
         if self.planted == Some(crate::planted::Planted::EarlyRelease) {
             self.release_early(cx, &items);
         }
-        let aims = self.aims(cx.now, cx.config.queue_target);
         let alone = self.links.len() == 1;
-        let link = &mut self.links[index];
         if count == 0 {
-            link.sent.recycle(items);
+            self.links[index].sent.recycle(items);
             return false;
         }
+        let aims = self.aims(cx.now, cx.config.queue_target);
+        let link = &mut self.links[index];
         link.window.set_queue_target(aims.queue_target);
         link.window.set_train_span(aims.train_span);
         train.list_head();
