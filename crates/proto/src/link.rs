@@ -245,7 +245,12 @@ impl Link {
     /// The same, and what it is made of.
     #[inline]
     pub fn expect(&self, more_bytes: u64, hope: u64) -> Expected {
-        let rate = self.rate(hope);
+        self.expect_at(more_bytes, self.rate(hope))
+    }
+
+    /// The same if it delivers `rate` bytes per second.
+    #[inline]
+    pub fn expect_at(&self, more_bytes: u64, rate: u64) -> Expected {
         let span = |bytes: u64| Duration(bytes.saturating_mul(1_000_000_000) / rate);
         let trip = if self.rtt.has_sample() { Duration(self.rtt.min().0 / 2) } else { TRIP_ASSUMED };
         let doubt = Duration::ms(1).times(self.pto_count as u64);

@@ -61,7 +61,7 @@ pub struct Pace {
 struct Bursts {
     bytes: u64,
     span_ns: u64,
-    acked_at: Instant,
+    heard_at: Instant,
 }
 
 /// A span in which the path was busy, by the peer's clock.
@@ -178,8 +178,8 @@ impl Pace {
     /// messages. A shaper lets the first packets pass faster than it goes on, so what was measured under load holds
     /// against it for a while.
     fn sample_burst(&mut self, now: Instant, sample: &AckSample, packet_bytes: u64) {
-        let span = sample.took.min(now.since(self.bursts.acked_at));
-        self.bursts.acked_at = now;
+        let span = sample.took.min(sample.heard_at.since(self.bursts.heard_at));
+        self.bursts.heard_at = self.bursts.heard_at.max(sample.heard_at);
         let loaded = self.loaded_at.is_some_and(|at| now.since(at) < LOADED_SPAN);
         if sample.inflight_before <= SILENT_PACKETS * packet_bytes || loaded {
             return;

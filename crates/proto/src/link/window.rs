@@ -59,7 +59,9 @@ pub struct AckSample {
     pub app_limited: bool,
     /// Its `queueing`, as a span.
     pub queueing: Duration,
-    /// Since the first of what it acknowledges was sent, less what the peer held the acknowledgement back.
+    /// When it would have been heard if nobody had held it back.
+    pub heard_at: Instant,
+    /// From when the first of what it acknowledges was sent until then.
     pub took: Duration,
 }
 

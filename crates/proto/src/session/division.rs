@@ -5,7 +5,6 @@
 
 use super::Session;
 use super::serving::Serving;
-use crate::id::LinkId;
 use crate::limits;
 use crate::link::Link;
 use crate::time::Duration;
@@ -14,8 +13,8 @@ use arrayvec::ArrayVec;
 /// Works that are looked at to find out how much waits, and bytes: with more there is no end in sight.
 const WORKS_MAX: usize = 32;
 pub(super) const BYTES_MAX: u64 = 8 << 20;
-/// Links whose rates differ by no more than this factor are alike.
-const ALIKE: u64 = 2;
+/// Links are alike whose rates differ by no more than this factor, 3 to 2: no closer is what bursts tell of a link.
+const ALIKE: (u64, u64) = (3, 2);
 /// A link that is so many times slower than the best one takes no part: it could shorten a message by that part, but
 /// keeps it waiting many times as long where it is slower than thought.
 const SLOW: u64 = 16;
@@ -35,9 +34,14 @@ pub(super) struct Candidate {
 impl Candidate {
     /// `hope`: see [`Link::hope`].
     pub(super) fn of(link: &Link, hope: u64) -> Candidate {
+        Candidate::at_rate(link, link.rate(hope))
+    }
+
+    /// The same of a link that delivers so much.
+    fn at_rate(link: &Link, bytes_per_s: u64) -> Candidate {
         Candidate {
-            delay_ns: link.delay(0, hope).0,
-            bytes_per_s: link.rate(hope),
+            delay_ns: link.expect_at(0, bytes_per_s).delay().0,
+            bytes_per_s,
             packet_bytes: link.mtu.current() as u64,
         }
     }
@@ -83,11 +87,10 @@ fn share(candidates: &[Candidate], which: usize, bytes: u64) -> u64 {
     }
 }
 
-/// Whether the links are so much alike that their windows, which are as long as each other, divide the rest better than
-/// rates that are known to within a factor of two.
-fn are_alike(candidates: &[Candidate]) -> bool {
-    let rates = || candidates.iter().map(|c| c.bytes_per_s);
-    rates().min().unwrap_or(0).saturating_mul(ALIKE) >= rates().max().unwrap_or(0)
+/// Whether rates are so much alike that they are the same as far as anybody knows.
+fn are_alike(rates: impl Iterator<Item = u64> + Clone) -> bool {
+    let (least, most) = (rates.clone().min().unwrap_or(0), rates.max().unwrap_or(0));
+    least.saturating_mul(ALIKE.0) >= most.saturating_mul(ALIKE.1)
 }
 
 /// With so much waiting a piece too many for a link would not matter yet.
@@ -103,6 +106,8 @@ struct Division {
     candidates: ArrayVec<Candidate, { limits::LINKS_MAX }>,
     /// Which of them it is; `None`: it is too slow to be one.
     which: Option<usize>,
+    /// They are taken to be equally fast.
+    same: bool,
     plenty_bytes: u64,
 }
 
@@ -114,7 +119,8 @@ impl Session {
         }
         let Some(division) = self.division(index) else { return u64::MAX };
         let waiting = self.waiting_bytes(BYTES_MAX);
-        if waiting >= BYTES_MAX {
+        let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
+        if waiting >= BYTES_MAX || is_small && division.same {
             return u64::MAX;
         }
         let Some(which) = division.which else { return 0 };
@@ -141,8 +147,8 @@ impl Session {
         bytes < BYTES_MAX && self.division(index).is_some_and(|division| !takes(&division))
     }
 
-    /// `None` if link `index` takes whatever it has room for: it does not serve, is alone, or the links are alike; or who
-    /// takes what was decided before.
+    /// `None` if link `index` takes whatever it has room for: it does not serve or is alone; or who takes what was decided
+    /// before.
     fn division(&self, index: usize) -> Option<Division> {
         if self.links.len() < 2 {
             return None;
@@ -156,19 +162,19 @@ impl Session {
             return None;
         }
         let hope = serving.hope(&self.links);
-        let all: ArrayVec<(LinkId, Candidate), { limits::LINKS_MAX }> =
-            served().map(|link| (link.spec.id, Candidate::of(link, hope))).collect();
-        let best = all.iter().map(|(_, c)| c.bytes_per_s).max().unwrap_or(0);
-        let part = |(_, c): &&(LinkId, Candidate)| c.bytes_per_s.saturating_mul(SLOW) >= best;
-        let candidates = all.iter().filter(part).map(|(_, c)| *c).collect::<ArrayVec<_, _>>();
+        let best = served().map(|link| link.rate(hope)).max().unwrap_or(0);
+        let is_part = |link: &&Link| link.rate(hope).saturating_mul(SLOW) >= best;
+        let parts: ArrayVec<&Link, { limits::LINKS_MAX }> = served().filter(is_part).collect();
+        let rates = parts.iter().map(|link| link.rate(hope));
+        let mean = rates.clone().sum::<u64>() / parts.len().max(1) as u64;
+        let same = are_alike(rates).then_some(mean.max(1));
+        let candidate = |link: &&Link| Candidate::at_rate(link, same.unwrap_or_else(|| link.rate(hope)));
+        let candidates = parts.iter().map(candidate).collect::<ArrayVec<_, _>>();
         let link = &self.links[index];
-        let which = all.iter().filter(part).position(|(id, _)| *id == link.spec.id);
-        if which.is_some() && are_alike(&candidates) {
-            return None;
-        }
+        let which = parts.iter().position(|part| part.spec.id == link.spec.id);
         let trains_bytes = served().map(Link::train_bytes).sum();
         let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
-        Some(Division { candidates, which, plenty_bytes })
+        Some(Division { candidates, which, same: same.is_some(), plenty_bytes })
     }
 
     /// Bytes that wait to be sent; `enough` or more: nobody has counted further.
@@ -247,9 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn links_are_alike_up_to_twice_the_rate() {
-        assert!(are_alike(&[link(500, 0), link(1_000, 900)]));
-        assert!(!are_alike(&[link(499, 0), link(700, 0), link(1_000, 0)]));
+    fn links_are_alike_up_to_half_the_rate_more() {
+        let alike = |rates: &[u64]| are_alike(rates.iter().copied());
+        assert!(alike(&[1_000, 1_500]) && alike(&[1_000, 1_200, 1_500]));
+        assert!(!alike(&[1_000, 1_501]) && !alike(&[1_500, 1_200, 999]));
     }
 
     #[test]

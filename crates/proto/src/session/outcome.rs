@@ -9,11 +9,11 @@ use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire::Ack;
 
-/// How long what was sent first took to arrive and be confirmed, less the time that the confirmation was held back: a
-/// quarter at least, for both clocks stand still while an engine has its turn.
-fn took(now: Instant, sent_at: Option<Instant>, held: Duration) -> Duration {
-    let all = now.since(sent_at.unwrap_or(now));
-    (all - held).max(Duration(all.0 / 4))
+/// When the confirmation of a packet would have been heard if nobody had held it back: neither the peer, nor this machine
+/// while it had other things to do. By what the packet waited on its way, as the peer saw it, and the bare round trip.
+fn heard_at(now: Instant, rtt: Duration, rtt_min: Duration, queueing: Duration) -> Instant {
+    let took = rtt_min + queueing;
+    now - (rtt - took)
 }
 
 impl Session {
@@ -54,6 +54,8 @@ impl Session {
                 link.stats.packets_lost_spuriously += told.spurious;
                 link.sent.on_spurious_loss();
             }
+            let queueing = Duration((ack.queueing as u64) << 8);
+            let heard_at = heard_at(cx.now, rtt, link.rtt.min(), queueing);
             link.on_ack(
                 cx.now,
                 &AckSample {
@@ -64,8 +66,9 @@ impl Session {
                     rtt_min: link.rtt.min(),
                     inflight_before: inflight,
                     app_limited: inflight + link.train_bytes() < link.window.cwnd() && !link.blocked,
-                    queueing: Duration((ack.queueing as u64) << 8),
-                    took: took(cx.now, told.oldest_sent_at, delay),
+                    queueing,
+                    took: heard_at.since(told.oldest_sent_at.unwrap_or(heard_at)),
+                    heard_at,
                 },
             );
             self.last_proof_at = cx.now;
@@ -212,5 +215,18 @@ impl Session {
             repeat(flow);
             self.schedule.enqueue_flow(key, flow);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confirmation_counts_as_heard_when_it_could_have_been() {
+        let now = Instant::ZERO + Duration::s(1);
+        let heard_at = |rtt_us| heard_at(now, Duration::us(rtt_us), Duration::us(100), Duration::us(400));
+        assert_eq!(heard_at(3_000), now - Duration::us(2_500));
+        assert_eq!(heard_at(300), now);
     }
 }

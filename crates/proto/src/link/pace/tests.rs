@@ -35,6 +35,7 @@ impl Feed {
             inflight_before: bytes + left,
             app_limited: true,
             queueing: Duration::ZERO,
+            heard_at: self.now,
             took,
         };
         self.pace.on_ack(self.now, &sample, full, PACKET, TARGET);

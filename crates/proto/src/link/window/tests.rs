@@ -202,6 +202,7 @@ impl World {
             inflight_before,
             app_limited: false,
             queueing: Duration(ack.queueing as u64 * 256),
+            heard_at: self.now,
             took: self.rtt.latest(),
         };
         self.window.on_ack(self.now, &sample);

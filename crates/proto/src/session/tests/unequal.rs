@@ -67,14 +67,31 @@ fn unequal_links_share_a_message_by_their_rates() {
 }
 
 #[test]
-fn a_link_alone_and_links_that_are_alike_take_what_they_have_room_for() {
-    for mbit in [&[25][..], &[1_000, 1_000], &[1_000, 600]] {
-        let mut session = rates(mbit);
-        send(&mut session, 20_000);
-        let last = mbit.len() as u8 - 1;
-        assert_eq!(session.share_of(last as usize), u64::MAX, "{mbit:?}");
-        assert!(poll(&mut session, last).is_some());
+fn a_link_alone_takes_what_it_has_room_for() {
+    let mut session = rates(&[25]);
+    send(&mut session, 20_000);
+    assert_eq!(session.share_of(0), u64::MAX);
+    assert!(poll(&mut session, 0).is_some());
+}
+
+#[test]
+fn links_that_are_alike_share_a_message_equally_whatever_their_trains() {
+    for mbit in [[1_000, 1_000], [1_000, 700]] {
+        for order in [[0, 1], [1, 0]] {
+            let mut session = rates(&mbit);
+            start_transfer(&mut session, Class::Normal, 100_000);
+            let taken = taken(&mut session, &order);
+            assert_eq!(taken.iter().sum::<usize>(), 100_000);
+            assert!(taken.iter().all(|bytes| (48_000..=52_000).contains(bytes)), "{mbit:?} {taken:?}");
+        }
     }
+}
+
+#[test]
+fn links_that_are_alike_do_not_divide_what_is_small() {
+    let mut session = rates(&[1_000, 1_000]);
+    send(&mut session, limits::SMALL_BYTES_MAX);
+    assert_eq!(session.share_of(0), u64::MAX);
 }
 
 #[test]
