@@ -112,6 +112,9 @@ pub(crate) struct Drive {
     watched: AtomicU64,
     /// Turns driven by application threads.
     turns: AtomicU64,
+    /// 1 when a thread found the seat taken and sleeps at its doorbell, and no doorbell was rung since: if the helper stood
+    /// back now, nobody would watch.
+    wanted: AtomicU64,
     stopping: AtomicU64,
     /// Start of the process's fork count, to notice that we are in a child.
     forks: u64,
@@ -140,6 +143,7 @@ impl Drive {
             woken: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             turns: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             stopping: AtomicU64::new(0),
             forks: polyrail_sys::process::fork_count(),
             patient: Mutex::new(false),
@@ -187,6 +191,7 @@ impl Drive {
     fn turn(&self, mut engine: MutexGuard<'_, Engine>, now_ns: u64, budget: Budget) -> Work {
         let work = engine.turn(now_ns, budget);
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.note_rung(work);
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
         let polling = self.polling.load(Ordering::Relaxed);
         if polling != NOBODY {
@@ -225,8 +230,7 @@ impl Drive {
         done: &mut dyn FnMut() -> bool,
         awake: &dyn Fn(),
     ) -> Slept {
-        let seat = self.polling.compare_exchange(NOBODY, who as u64, Ordering::AcqRel, Ordering::Relaxed);
-        if seat.is_err() {
+        if !self.take_seat(who) {
             return Slept::NoSeat;
         }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
@@ -234,6 +238,7 @@ impl Drive {
             let mut engine = self.lock();
             let now_ns = now_ns();
             let work = engine.turn(now_ns, Budget::SLEEPY);
+            self.note_rung(work);
             let deadline_ns = work.next_deadline_ns.unwrap_or(u64::MAX);
             // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
             self.armed_ns.store(deadline_ns, Ordering::Relaxed);
@@ -259,6 +264,7 @@ impl Drive {
             let now_ns = now_ns();
             let work =
                 if rare { engine.turn(now_ns, Budget::THOROUGH) } else { engine.woken(now_ns, &sleep.ready) };
+            self.note_rung(work);
             if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
             }
@@ -266,6 +272,32 @@ impl Drive {
         self.polling.store(NOBODY, Ordering::Release);
         self.catch_up();
         if is_done { Slept::Done } else { Slept::Over }
+    }
+
+    fn take_seat(&self, who: Sleeper) -> bool {
+        let take =
+            || self.polling.compare_exchange(NOBODY, who as u64, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        take() || {
+            self.wanted.store(1, Ordering::Relaxed);
+            // Fence `seat.wanted`, sleeper's end: either the helper sees that the seat is wanted after it has left it, or we
+            // find it free now.
+            fence(Ordering::SeqCst);
+            take()
+        }
+    }
+
+    /// Whether a thread sleeps at its doorbell because the seat was taken.
+    fn is_wanted(&self) -> bool {
+        // Fence `seat.wanted`, the helper's end.
+        fence(Ordering::SeqCst);
+        self.wanted.load(Ordering::Relaxed) == 1
+    }
+
+    /// Whoever was rung will be back, and take the seat if it is free.
+    fn note_rung(&self, work: Work) {
+        if work.rang {
+            self.wanted.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Lists what ends a sleep: the rare events first.
@@ -372,7 +404,7 @@ impl Drive {
             if self.polling.load(Ordering::Relaxed) != NOBODY {
                 quiet_ticks = if moved { 0 } else { quiet_ticks + 1 };
                 self.rest(quiet_ticks >= PATIENT_TICKS);
-            } else if moved {
+            } else if moved && !self.is_wanted() {
                 quiet_ticks = 0;
                 self.rest(false);
             } else if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat {

@@ -79,6 +79,8 @@ pub struct Link {
     pub window: Window,
     /// How fast it is expected to be.
     pub pace: Pace,
+    /// When the newest of what was confirmed had arrived.
+    arrived_at: Instant,
     /// How large packets may be.
     pub mtu: Mtu,
     /// What arrived.
@@ -127,6 +129,8 @@ pub struct Link {
 /// Links of which nothing is known are hoped to be so many times faster than the best of the others.
 const HOPE: u64 = 2;
 /// What a way is taken for before the first round trip was measured.
+/// So long after it has arrived, something is confirmed; what is not by then, has not.
+const UNHEARD_MAX: Duration = Duration::ms(2);
 const TRIP_ASSUMED: Duration = Duration::us(50);
 /// Interval at which a link that is not usable is tried again while its session carries messages, and otherwise.
 const RETRY_BUSY: Duration = Duration::ms(20);
@@ -159,6 +163,7 @@ impl Link {
             rtt,
             window,
             pace: Pace::default(),
+            arrived_at: Instant::ZERO,
             mtu: Mtu::new(base & !7, spec.mtu & !7),
             received: Received::new(),
             sent: Sent::default(),
@@ -245,16 +250,24 @@ impl Link {
     /// The same, and what it is made of.
     #[inline]
     pub fn expect(&self, more_bytes: u64, hope: u64) -> Expected {
-        self.expect_at(more_bytes, self.rate(hope))
+        self.expect_behind(self.sent.inflight_bytes(), more_bytes, self.rate(hope))
     }
 
-    /// The same if it delivers `rate` bytes per second.
+    /// The same behind `queue_bytes`, if it delivers `rate` bytes per second.
     #[inline]
-    pub fn expect_at(&self, more_bytes: u64, rate: u64) -> Expected {
+    pub fn expect_behind(&self, queue_bytes: u64, more_bytes: u64, rate: u64) -> Expected {
         let span = |bytes: u64| Duration(bytes.saturating_mul(1_000_000_000) / rate);
         let trip = if self.rtt.has_sample() { Duration(self.rtt.min().0 / 2) } else { TRIP_ASSUMED };
         let doubt = Duration::ms(1).times(self.pto_count as u64);
-        Expected { queue: span(self.sent.inflight_bytes()), trip, own: span(more_bytes), doubt }
+        Expected { queue: span(queue_bytes), trip, own: span(more_bytes), doubt }
+    }
+
+    /// Bytes that are probably on their way still, if it delivers `rate` bytes per second: less than what is in flight, for
+    /// confirmations are heard late, and later of one link than of another.
+    pub fn backlog_bytes(&self, now: Instant, rate: u64) -> u64 {
+        let Some(oldest_at) = self.sent.oldest_sent_at() else { return 0 };
+        let span = now.since(self.arrived_at.max(oldest_at)).min(UNHEARD_MAX);
+        self.sent.inflight_bytes().saturating_sub(window::span_bytes(rate, span))
     }
 
     /// Bytes per second that it delivers; `hope` while nothing is known.
@@ -295,6 +308,7 @@ impl Link {
     /// Takes in an acknowledgement of new packets.
     pub(crate) fn on_ack(&mut self, now: Instant, sample: &AckSample) {
         self.delivered_bytes += sample.acked_bytes;
+        self.arrived_at = self.arrived_at.max(sample.heard_at - Duration(sample.rtt_min.0 / 2));
         let full = self.window.on_ack(now, sample);
         self.pace.on_ack(now, sample, full, self.mtu.current() as u64, self.window.queue_target());
     }

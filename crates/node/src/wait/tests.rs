@@ -553,3 +553,23 @@ fn a_patient_helper_is_told_that_the_seat_is_free() {
     assert!(!is_patient());
     helper.join().unwrap();
 }
+
+#[test]
+fn the_helper_does_not_stand_back_from_a_thread_that_found_the_seat_taken_until_that_is_rung() {
+    let mut world = World::new();
+    let seat = |who| world.drive.polling.store(who, Ordering::Relaxed);
+    assert!(!world.drive.is_wanted());
+    seat(Sleeper::Other as u64);
+    world.client.pair.client_bell.prepare();
+    assert_eq!(world.drive.poll(Sleeper::Port, None, &mut || false, &|| ()), Slept::NoSeat);
+    seat(NOBODY);
+    assert!(world.drive.is_wanted());
+    // What others have the engine do, and what rings nobody, changes nothing.
+    world.arrive();
+    world.settle();
+    assert!(world.drive.is_wanted());
+    world.bind();
+    world.settle();
+    assert!(!world.drive.is_wanted(), "it was rung");
+    world.client.pair.client_bell.cancel();
+}

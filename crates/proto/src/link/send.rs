@@ -259,6 +259,11 @@ impl Sent {
         self.last_sent_at
     }
 
+    /// When the oldest packet that waits for acknowledgement was sent.
+    pub fn oldest_sent_at(&self) -> Option<Instant> {
+        self.trains.iter().find(|train| train.open() != 0).map(|train| train.sent_at)
+    }
+
     /// A recycled list for a new train's items.
     pub fn items(&mut self) -> Vec<(u8, Item)> {
         self.spare.pop().unwrap_or_default()

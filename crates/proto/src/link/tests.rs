@@ -35,7 +35,7 @@ fn deliver(link: &mut Link, rate: u64) {
         let rx_bytes = n * 1_024 * (rate / 1_000_000);
         let sample =
             AckSample { rx_bytes, rx_clock: at.stamp(), inflight_before: 1 << 20, ..Default::default() };
-        link.on_ack(at, &sample);
+        link.on_ack(at, &AckSample { queueing: Duration::ms(10), ..sample });
     }
     assert_eq!((link.window.rate_bytes_per_s(), link.pace.bytes_per_s()), (rate, rate));
 }

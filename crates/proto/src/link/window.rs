@@ -236,7 +236,9 @@ impl Window {
             self.end_round(now);
         }
         self.apply_model();
-        full.then(|| self.rate_bytes_per_s())
+        // A window that still doubles and finds no queue bounds itself.
+        let bounds_itself = self.is_starting() && sample.queueing <= self.queue_target;
+        (full && !bounds_itself).then(|| self.rate_bytes_per_s())
     }
 
     /// Takes in that `packets` were declared lost, with `inflight` bytes in flight just before. Losses that the local

@@ -7,7 +7,7 @@ use super::Session;
 use super::serving::Serving;
 use crate::limits;
 use crate::link::Link;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 
 /// Works that are looked at to find out how much waits, and bytes: with more there is no end in sight.
@@ -22,6 +22,9 @@ const SLOW: u64 = 16;
 /// thought to be slower than it is, nobody would ever find out.
 const SPREAD_MAX: Duration = Duration::ms(4);
 
+/// In place of the time, for whoever only asks: nothing has arrived since it was confirmed.
+const AS_CONFIRMED: Instant = Instant::ZERO;
+
 /// A link as the division sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
@@ -34,13 +37,14 @@ pub(super) struct Candidate {
 impl Candidate {
     /// `hope`: see [`Link::hope`].
     pub(super) fn of(link: &Link, hope: u64) -> Candidate {
-        Candidate::at_rate(link, link.rate(hope))
+        Candidate::at_rate(link, AS_CONFIRMED, link.rate(hope))
     }
 
-    /// The same of a link that delivers so much.
-    fn at_rate(link: &Link, bytes_per_s: u64) -> Candidate {
+    /// The same of a link that delivers so much, by what has probably arrived until now.
+    fn at_rate(link: &Link, now: Instant, bytes_per_s: u64) -> Candidate {
+        let backlog_bytes = link.backlog_bytes(now, bytes_per_s);
         Candidate {
-            delay_ns: link.expect_at(0, bytes_per_s).delay().0,
+            delay_ns: link.expect_behind(backlog_bytes, 0, bytes_per_s).delay().0,
             bytes_per_s,
             packet_bytes: link.mtu.current() as u64,
         }
@@ -113,11 +117,11 @@ struct Division {
 
 impl Session {
     /// Bytes of large messages that link `index` may take now, however much room it has.
-    pub(super) fn share_of(&self, index: usize) -> u64 {
+    pub(super) fn share_of(&self, now: Instant, index: usize) -> u64 {
         if self.trials.pauses(self.links[index].spec.id) {
             return 0;
         }
-        let Some(division) = self.division(index) else { return u64::MAX };
+        let Some(division) = self.division(now, index) else { return u64::MAX };
         let waiting = self.waiting_bytes(BYTES_MAX);
         let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
         if waiting >= BYTES_MAX || is_small && division.same {
@@ -138,18 +142,18 @@ impl Session {
         let (link, own) = (&self.links[index], division.candidates[which]);
         let reach_ns = (link.rtt.min() + link.window.queue_target().times(2)).0;
         let reach = own.moves(reach_ns).max(own.packet_bytes);
-        share.min(reach.saturating_sub(link.sent.inflight_bytes()))
+        share.min(reach.saturating_sub(link.backlog_bytes(now, own.bytes_per_s)))
     }
 
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
     pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
         let takes = |d: &Division| d.which.is_some_and(|which| share(&d.candidates, which, bytes) > 0);
-        bytes < BYTES_MAX && self.division(index).is_some_and(|division| !takes(&division))
+        bytes < BYTES_MAX && self.division(AS_CONFIRMED, index).is_some_and(|division| !takes(&division))
     }
 
     /// `None` if link `index` takes whatever it has room for: it does not serve or is alone; or who takes what was decided
     /// before.
-    fn division(&self, index: usize) -> Option<Division> {
+    fn division(&self, now: Instant, index: usize) -> Option<Division> {
         if self.links.len() < 2 {
             return None;
         }
@@ -168,7 +172,7 @@ impl Session {
         let rates = parts.iter().map(|link| link.rate(hope));
         let mean = rates.clone().sum::<u64>() / parts.len().max(1) as u64;
         let same = are_alike(rates).then_some(mean.max(1));
-        let candidate = |link: &&Link| Candidate::at_rate(link, same.unwrap_or_else(|| link.rate(hope)));
+        let candidate = |link: &&Link| Candidate::at_rate(link, now, same.unwrap_or_else(|| link.rate(hope)));
         let candidates = parts.iter().map(candidate).collect::<ArrayVec<_, _>>();
         let link = &self.links[index];
         let which = parts.iter().position(|part| part.spec.id == link.spec.id);

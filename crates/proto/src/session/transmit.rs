@@ -216,7 +216,7 @@ impl Session {
         let limit = link.mtu.current() as usize & !7;
         let waits = !self.schedule.is_empty();
         let small = open && waits && self.may_take_small(index);
-        let share = if room == 0 || !waits { 0 } else { self.share_of(index) };
+        let share = if room == 0 || !waits { 0 } else { self.share_of(cx.now, index) };
         let assigned = open && !self.assigners.is_empty();
         let budget = if share > 0 || (assigned && room > 0) {
             room.min(self.links[index].train_bytes()).max(limit as u64)

@@ -463,6 +463,11 @@ impl Feed {
     }
 
     fn ack(&mut self, after: Duration, bytes: u64, change: impl FnOnce(&mut AckSample)) {
+        self.measure(after, bytes, change);
+    }
+
+    /// The same; what it told of the path.
+    fn measure(&mut self, after: Duration, bytes: u64, change: impl FnOnce(&mut AckSample)) -> Option<u64> {
         self.now += after;
         self.rx_bytes += bytes;
         let mut sample = AckSample {
@@ -475,7 +480,7 @@ impl Feed {
             ..AckSample::default()
         };
         change(&mut sample);
-        self.window.on_ack(self.now, &sample);
+        self.window.on_ack(self.now, &sample)
     }
 
     /// A round of a hundred packets, `lost` of which do not arrive, at a rate of `kib` per step.
@@ -493,6 +498,19 @@ impl Feed {
     fn rates(&self) -> (u64, u64) {
         (self.window.rate.max(), self.window.rate_mean)
     }
+}
+
+#[test]
+fn a_window_that_still_doubles_tells_of_the_path_only_what_a_queue_shows() {
+    for (queueing, tells) in [(Duration::ZERO, false), (Duration::ms(5), true)] {
+        let mut feed = Feed::new();
+        let told = [100, 200, 400, 800]
+            .map(|kib| feed.measure(STEP, kib * 1024, |sample| sample.queueing = queueing));
+        assert!(feed.window.is_starting());
+        assert_eq!(told.iter().any(Option::is_some), tells, "{told:?}");
+    }
+    let mut feed = Feed::learnt();
+    assert!((0..4).any(|_| feed.measure(STEP, 100 * 1024, |_| {}) == Some(RATE)));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_link_that_is_left_out_takes_nothing_of_large_messages_and_not_for_longer_th
     let mut session = saturated(2);
     run(&mut session, NOW, Duration::ms(5_050), &[1_000; 2], &[&[0, 1_900], &[1_900, 0]]);
     assert!(session.trials.pauses(LinkId(0)));
-    assert_eq!((session.share_of(0), session.share_of(1)), (0, u64::MAX));
+    assert_eq!((session.share_of(NOW, 0), session.share_of(NOW, 1)), (0, u64::MAX));
     let at = session.trials.deadline();
     assert!(at < NOW + Duration::ms(5_080));
     // The machine stands still: what was counted is no measure.

@@ -78,7 +78,12 @@ pub(super) fn make_fast(link: &mut Link) {
 
 /// The link has delivered so many bytes in each 1,024 us, with its window full.
 pub(super) fn measure(link: &mut Link, bytes: u64) {
-    for n in 1..=4 {
+    measure_rounds(link, bytes, 4);
+}
+
+/// The same so many times; in the last, packets wait.
+pub(super) fn measure_rounds(link: &mut Link, bytes: u64, rounds: u64) {
+    for n in 1..=rounds {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
         let sample = AckSample {
             acked_bytes: bytes,
@@ -86,7 +91,10 @@ pub(super) fn measure(link: &mut Link, bytes: u64) {
             rx_clock: at.stamp(),
             ..AckSample::default()
         };
-        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(
+            at,
+            &AckSample { inflight_before: 1 << 20, queueing: Duration::ms(n / rounds * 10), ..sample },
+        );
     }
 }
 

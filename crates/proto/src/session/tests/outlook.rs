@@ -22,7 +22,7 @@ fn fill(link: &mut Link) {
     for n in 5..=30 {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(n);
         let sample = AckSample { rx_bytes: n << 19, rx_clock: at.stamp(), ..AckSample::default() };
-        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(at, &AckSample { inflight_before: 1 << 20, queueing: Duration::ms(10), ..sample });
     }
     assert!(!link.window.is_starting());
 }
@@ -175,7 +175,7 @@ fn the_largest_rate_that_was_seen_tells_a_time_and_no_shares() {
     let (mut session, bytes) = (near(&[200, 200]), 1 << 20);
     let measured = session.outlook(bytes);
     let mut starting = up(2).links.remove(1);
-    make_fast(&mut starting);
+    measure_rounds(&mut starting, 512 << 10, 3);
     starting.rtt.sample(NOW, Duration::us(200), Duration::ZERO);
     session.links[1] = starting;
     assert!(session.links[1].window.is_starting());

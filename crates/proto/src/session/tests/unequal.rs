@@ -7,11 +7,14 @@ use crate::link::window::AckSample;
 
 /// The link delivers so many Mbit/s, and a packet takes 50 us.
 fn deliver(link: &mut Link, mbit: u64) {
-    for ms in 1..=4 {
+    for ms in 1..=3 {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(ms);
         let rx_bytes = ms * mbit * 128;
         let sample = AckSample { rx_bytes, rx_clock: at.stamp(), ..AckSample::default() };
-        link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
+        link.on_ack(
+            at,
+            &AckSample { inflight_before: 1 << 20, queueing: Duration::ms(ms / 3 * 10), ..sample },
+        );
     }
     assert_eq!(link.pace.bytes_per_s(), mbit * 125_000);
     link.rtt.sample(NOW, Duration::us(100), Duration::ZERO);
@@ -70,7 +73,7 @@ fn unequal_links_share_a_message_by_their_rates() {
 fn a_link_alone_takes_what_it_has_room_for() {
     let mut session = rates(&[25]);
     send(&mut session, 20_000);
-    assert_eq!(session.share_of(0), u64::MAX);
+    assert_eq!(session.share_of(NOW, 0), u64::MAX);
     assert!(poll(&mut session, 0).is_some());
 }
 
@@ -88,17 +91,37 @@ fn links_that_are_alike_share_a_message_equally_whatever_their_trains() {
 }
 
 #[test]
+fn what_has_arrived_is_no_backlog_though_only_one_of_the_links_confirms_it() {
+    let mut session = rates(&[1_000, 1_000]);
+    start_transfer(&mut session, Class::Normal, 2 << 20);
+    assert!(poll(&mut session, 0).is_some() && poll(&mut session, 1).is_some());
+    let sent_bytes = session.links.iter().map(|link| link.sent.inflight_bytes()).max().unwrap();
+    let later = NOW + Duration(sent_bytes * 8);
+    let link = &mut session.links[1];
+    link.sent.acknowledge(&[(0, link.sent.next() - 1)], |_| ()).unwrap();
+    link.on_ack(later, &AckSample { heard_at: later, ..AckSample::default() });
+    assert!(session.links[0].sent.inflight_bytes() > 0);
+    let shares = [0, 1].map(|index| session.share_of(later, index));
+    assert!(shares[0].abs_diff(shares[1]) < 3_000, "{shares:?}");
+    assert!(session.share_of(NOW, 0) + sent_bytes / 3 < session.share_of(NOW, 1), "it was on its way then");
+    // Who confirms nothing for long, delivers nothing.
+    let backlog_bytes = |ms| session.links[0].backlog_bytes(NOW + Duration::ms(ms), 1_000_000);
+    assert!(backlog_bytes(1) > backlog_bytes(2) && backlog_bytes(2) > 0);
+    assert_eq!(backlog_bytes(2), backlog_bytes(1_000));
+}
+
+#[test]
 fn links_that_are_alike_do_not_divide_what_is_small() {
     let mut session = rates(&[1_000, 1_000]);
     send(&mut session, limits::SMALL_BYTES_MAX);
-    assert_eq!(session.share_of(0), u64::MAX);
+    assert_eq!(session.share_of(NOW, 0), u64::MAX);
 }
 
 #[test]
 fn every_link_takes_what_it_has_room_for_while_much_waits() {
     let mut session = rates(&[1_000, 25]);
     start_transfer(&mut session, Class::Normal, 64 << 20);
-    assert_eq!(session.share_of(1), u64::MAX);
+    assert_eq!(session.share_of(NOW, 1), u64::MAX);
     let packets = poll(&mut session, 1).expect("it takes a piece").1;
     assert!(packets.iter().map(Packet::payload_bytes).sum::<usize>() > 0);
 }
