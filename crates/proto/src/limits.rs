@@ -13,6 +13,9 @@ pub const DATAGRAM_BYTES_BASE: u16 = 1200;
 pub const DATAGRAM_BYTES_MAX: u16 = 65_504;
 /// Messages up to this size are sent without asking (protocol.md §5.1).
 pub const EAGER_BYTES_MAX: u64 = 65_536;
+/// Messages up to this size are sent without asking if nothing else of their flow is unconfirmed and credit covers them
+/// (protocol.md §5.1).
+pub const UNASKED_BYTES_MAX: u64 = 256 << 10;
 /// Largest message.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 /// How far a flow's messages may run ahead of the oldest one not delivered (protocol.md §5.2).

@@ -266,7 +266,7 @@ impl Node {
             PacketType::Init => self.on_init(now, bearer, from, body, store),
             PacketType::Resp => self.on_resp(now, bearer, from, &header, body, store),
             PacketType::Beacon => self.on_beacon(now, bearer, from, body),
-            PacketType::Reset => self.on_reset(now, from, body),
+            PacketType::Reset => self.on_reset(now, bearer, from, body),
             PacketType::Versions | PacketType::Cookie => {}
         }
     }

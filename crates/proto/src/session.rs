@@ -133,6 +133,8 @@ pub struct Peer {
     pub host: u64,
     /// Its index of this session.
     pub session: SessionId,
+    /// The largest message that it takes without being asked, bytes.
+    pub eager_bytes_max: u32,
     /// Credit of its ports before they said more.
     pub initial_credit: (u32, u32),
     /// How long it may be silent.
@@ -151,6 +153,7 @@ impl From<&Hello> for Peer {
             name: hello.name,
             host: hello.host,
             session: hello.session,
+            eager_bytes_max: hello.eager_bytes_max,
             initial_credit: hello.initial_credit,
             tolerance: Duration::ms(hello.tolerance_ms as u64),
             features: hello.features & wire::FEATURES,

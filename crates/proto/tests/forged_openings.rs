@@ -109,6 +109,39 @@ fn a_reset_that_is_true_ends_the_session_before_its_tolerance() {
 }
 
 #[test]
+fn an_answer_to_an_opening_that_was_lost_is_sent_again_when_the_opener_asks_what_session_that_is() {
+    let mut world = World::new();
+    for (seat, id) in IDS.into_iter().enumerate() {
+        let host = Host::new(world.now, Config::new(id, Incarnation(1)), seat as u16, &[0], || 0);
+        world.hosts.push(host);
+    }
+    let (mut lost_at, mut resets) = (None, 0);
+    for _ in 0..20_000 {
+        let now = world.now;
+        world.step(Duration::us(100), |packet| match wire::peek_type(&packet.bytes) {
+            Some(PacketType::Resp) if lost_at.is_none() => {
+                lost_at = Some(now);
+                false
+            }
+            Some(PacketType::Reset) => {
+                resets += 1;
+                true
+            }
+            _ => true,
+        });
+        if world.hosts.iter().all(|h| h.node.sessions().any(|s| s.announced)) {
+            break;
+        }
+    }
+    let took = world.now.since(lost_at.expect("one of the two was called"));
+    assert!(
+        took < Duration::ms(10) && resets == 1,
+        "{took:?}, {resets} resets: the opener asks again after 100 ms"
+    );
+    assert!(!lost(&world));
+}
+
+#[test]
 fn a_node_that_comes_as_one_of_two_others_joins_neither_and_is_reported_by_both() {
     let (mut world, _) = pair();
     // A younger life on another machine: for the one it is itself, for the other the peer that is there.

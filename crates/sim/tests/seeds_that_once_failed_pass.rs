@@ -36,6 +36,7 @@ const SEEDS: &[(u64, &str)] = &[
     (2_077, "the same, of a transfer that was given up"),
     (325, "a dropped train that cost its session no turn"),
     (877, "the same, after a pause"),
+    (19_658, "a lost answer to an opening, and messages that were handed in meanwhile"),
 ];
 
 #[test]

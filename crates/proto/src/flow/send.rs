@@ -36,6 +36,8 @@ struct Unconfirmed {
     repeated: bool,
     /// It expired behind others that wait too: its place is taken out when its turn comes.
     withdrawn: bool,
+    /// It is large and leaves in pieces all the same, without asking.
+    unasked: bool,
     /// What of it must go out again; each byte once, however many copies of it were lost.
     lost: Option<Box<RangeSet>>,
 }
@@ -189,6 +191,8 @@ pub struct SendFlow {
     pub queued: bool,
     /// It stands in the list of those that wait for credit.
     pub starved: bool,
+    /// The largest message that may leave without asking where it is alone (protocol.md §5.1).
+    pub unasked_bytes_max: u64,
     /// By which of its session's policies it goes; `None`: by the default one, which decides nothing before.
     pub policy: Option<u8>,
     /// Bytes for which it had its turn and that did not leave.
@@ -235,6 +239,7 @@ impl SendFlow {
             queued: false,
             starved: false,
             unsent_bytes: 0,
+            unasked_bytes_max: 0,
             transfers: VecDeque::new(),
             transfers_queued: false,
             base: 0,
@@ -262,6 +267,7 @@ impl SendFlow {
             progress: Progress::Open,
             repeated: false,
             withdrawn: false,
+            unasked: false,
             lost: None,
         });
         self.pushed += 1;
@@ -325,7 +331,7 @@ impl SendFlow {
         if !self.again.is_empty() || self.cursor > 0 {
             return true;
         }
-        self.message(self.next).is_some_and(|m| credit.affords(cost_of(&m.message)))
+        self.message(self.next).is_some_and(|m| credit.affords(least_cost(&m.message)))
     }
 
     /// Whether something is left to send, now or later.
@@ -403,14 +409,20 @@ impl SendFlow {
             return None;
         }
         let seq = self.next;
-        let message = self.message(seq)?.message;
+        let &Unconfirmed { message, unasked, .. } = self.message(seq)?;
         let fresh = self.cursor == 0;
-        if fresh && !credit.affords(cost_of(&message)) {
+        let unasked = if fresh { self.needs_no_answer(&message, credit) } else { unasked };
+        let eager = unasked || message.len <= limits::EAGER_BYTES_MAX;
+        let cost = if eager { credit_cost(message.len) } else { 0 };
+        if fresh && !credit.affords(cost) {
             return None;
         }
-        let take = piece(seq, message, self.cursor, message.len - self.cursor, room, packet_room)?;
+        let take = piece(seq, message, eager, (self.cursor, message.len - self.cursor), (room, packet_room))?;
         if fresh {
-            credit.charge(cost_of(&message));
+            credit.charge(cost);
+            if unasked && let Some(entry) = self.message_mut(seq) {
+                entry.unasked = true;
+            }
             self.note_begun();
         }
         self.cursor = match take {
@@ -425,6 +437,14 @@ impl SendFlow {
             self.skip_withdrawn();
         }
         Some(take)
+    }
+
+    /// Whether a large message leaves at once: it is alone, so nobody is kept waiting by it, and there is memory for it.
+    fn needs_no_answer(&self, message: &Outgoing, credit: &SendCredit) -> bool {
+        (limits::EAGER_BYTES_MAX + 1..=self.unasked_bytes_max).contains(&message.len)
+            && self.messages.len() == 1
+            && self.policy.is_none()
+            && credit.affords(credit_cost(message.len))
     }
 
     /// Something to be repeated; what was confirmed meanwhile is left out.
@@ -442,6 +462,7 @@ impl SendFlow {
     fn again_of(&mut self, seq: u64, room: usize, packet_room: usize) -> Again {
         let Some(entry) = self.message_mut(seq) else { return Again::Nothing };
         let message = entry.message;
+        let eager = entry.unasked || message.len <= limits::EAGER_BYTES_MAX;
         let Some(lost) = &mut entry.lost else { return Again::Nothing };
         if let Progress::Parts(parts) = &entry.progress {
             for (start, end) in parts.iter() {
@@ -456,7 +477,9 @@ impl SendFlow {
                 entry.lost = None;
                 return Again::Nothing;
             }
-            let Some(take) = piece(seq, message, 0, 0, room, packet_room) else { return Again::NoRoom };
+            let Some(take) = piece(seq, message, true, (0, 0), (room, packet_room)) else {
+                return Again::NoRoom;
+            };
             entry.lost = None;
             return Again::Take(take);
         };
@@ -465,7 +488,7 @@ impl SendFlow {
                 Some(Take::Announce { seq, message, token: Some(token) })
             }
             Progress::Transfer(_) => None,
-            _ => piece(seq, message, start, end - start, room, packet_room),
+            _ => piece(seq, message, eager, (start, end - start), (room, packet_room)),
         };
         let Some(take) = take else { return Again::NoRoom };
         let taken = match take {
@@ -615,11 +638,11 @@ impl SendFlow {
     }
 }
 
-fn cost_of(message: &Outgoing) -> u64 {
+/// What a message must be granted to begin: the bytes of a large one have credit of their own.
+fn least_cost(message: &Outgoing) -> u64 {
     if message.len > limits::EAGER_BYTES_MAX { 0 } else { credit_cost(message.len) }
 }
 
-/// Cuts the bytes `offset..offset + len` of a message to what fits.
 /// Header bytes of a frame of a message, which is `own` if it goes to one; `first`: it names service and tag.
 fn header_bytes(message: &Outgoing, own: usize, first: bool) -> usize {
     let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
@@ -627,15 +650,15 @@ fn header_bytes(message: &Outgoing, own: usize, first: bool) -> usize {
     header + if first { extra } else { 0 }
 }
 
+/// Cuts the bytes `offset..offset + len` of a message to what fits; of one that is not `eager`, its announcement.
 fn piece(
     seq: u64,
     message: Outgoing,
-    offset: u64,
-    len: u64,
-    room: usize,
-    packet_room: usize,
+    eager: bool,
+    (offset, len): (u64, u64),
+    (room, packet_room): (usize, usize),
 ) -> Option<Take> {
-    if message.len > limits::EAGER_BYTES_MAX {
+    if !eager {
         return (room >= ANNOUNCE_BYTES).then_some(Take::Announce { seq, message, token: None });
     }
     let whole = header_bytes(&message, WHOLE_HEADER, true) + (len as usize).next_multiple_of(8);

@@ -188,7 +188,7 @@ impl Node {
             versions: (wire::VERSION, wire::VERSION),
             features: wire::FEATURES,
             bearer,
-            eager_bytes_max: limits::EAGER_BYTES_MAX as u32,
+            eager_bytes_max: limits::UNASKED_BYTES_MAX as u32,
             initial_credit: limits::INITIAL_CREDIT,
             tolerance_ms: (self.config.tolerance.0 / 1_000_000).min(u32::MAX as u64) as u32,
             host: self.config.host,
@@ -481,15 +481,21 @@ impl Node {
     }
 
     /// A peer does not know our session. Anyone can say so; it only makes us ask, and shortens the patience.
-    pub(super) fn on_reset(&mut self, now: Instant, from: &MediaAddress, body: &[u8]) {
+    pub(super) fn on_reset(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, body: &[u8]) {
         let reset = match Reset::parse(body) {
             Ok(reset) => reset,
             Err(malformed) => return self.note_malformed(malformed.what),
         };
-        let Some(session) = self.session_with_mut(reset.node) else { return };
+        let Some(&slot) = self.by_node.get(&reset.node) else { return };
+        let Some(session) = &mut self.slots[slot].session else { return };
         let named = session.peer.session == reset.session && session.links.iter().any(|l| l.spec.to == *from);
-        if named {
-            session.doubt(now);
+        if !named {
+            return;
+        }
+        session.doubt(now);
+        // Who opened this session, and was never heard in it, did not get the answer: it was lost.
+        if !session.initiator && session.links.iter().all(|l| l.received.largest().is_none()) {
+            self.answer(now, slot, bearer, from);
         }
     }
 

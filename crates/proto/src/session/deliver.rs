@@ -108,7 +108,11 @@ impl Session {
         offset: u64,
         payload: &[u8],
     ) -> Taken {
-        if total == 0 || total > limits::EAGER_BYTES_MAX || offset + payload.len() as u64 > total {
+        let most = match range {
+            None if !m.to.is_connection() => limits::UNASKED_BYTES_MAX,
+            _ => limits::EAGER_BYTES_MAX,
+        };
+        if total == 0 || total > most || offset + payload.len() as u64 > total {
             return breach(Violation::Inconsistent);
         }
         let key = match self.receive_flow(cx, m) {

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::flow::send::{Fate, Outgoing, SendFlow};
 use crate::flow::{Class, FlowKey};
 use crate::id::{PortAddress, PortId};
+use crate::limits;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire::{self, RefuseReason, Rejected};
@@ -51,6 +52,10 @@ impl Session {
         let policy = self.assigners.number_for(&key);
         let mut flow = SendFlow::new(key, credit);
         flow.policy = policy;
+        // What a connection may send depends on what its application reads, not on what memory there is.
+        if !key.to.is_connection() {
+            flow.unasked_bytes_max = limits::UNASKED_BYTES_MAX.min(self.peer.eager_bytes_max as u64);
+        }
         let k = self.sending.flows.insert(flow)?;
         self.sending.by_key.insert(key, k);
         Some(k)

@@ -74,7 +74,7 @@ impl Way {
     fn of(bytes: u64) -> Way {
         match bytes {
             _ if bytes <= limits::SMALL_BYTES_MAX => Way::Small,
-            _ if bytes <= limits::EAGER_BYTES_MAX => Way::Pieces,
+            _ if bytes <= limits::UNASKED_BYTES_MAX => Way::Pieces,
             _ => Way::Announced,
         }
     }

@@ -66,6 +66,7 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
         name: Default::default(),
         host: 0,
         session: SessionId(9),
+        eager_bytes_max: limits::EAGER_BYTES_MAX as u32,
         initial_credit: (1 << 20, 1_000),
         tolerance: Duration::ms(500),
         bearers: Default::default(),

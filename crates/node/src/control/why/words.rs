@@ -9,7 +9,7 @@ use crate::moment::Moment;
 use crate::node::events::state_name;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::LinkId;
-use polyrail_proto::limits::{EAGER_BYTES_MAX, SMALL_BYTES_MAX, SMALL_OVERDRAFT_BYTES};
+use polyrail_proto::limits::{SMALL_BYTES_MAX, SMALL_OVERDRAFT_BYTES, UNASKED_BYTES_MAX};
 use polyrail_proto::link::Link;
 use polyrail_proto::link::pace::Known;
 use polyrail_proto::link::state::LinkState;
@@ -40,7 +40,7 @@ impl Scene<'_> {
                 )
             }
             Way::Announced => format!(
-                "messages of more than {EAGER_BYTES_MAX} bytes are announced; when the receiver has memory for one, every \
+                "messages of more than {UNASKED_BYTES_MAX} bytes are announced; when the receiver has memory for one, every \
                  link with room pulls pieces of it"
             ),
         };

@@ -245,7 +245,7 @@ fn a_message_is_cut_only_where_that_is_worth_a_packet_more() {
     let cut = |len: u64, room: usize, packet_room: usize, extra: bool| {
         let (service, tag) = if extra { (service, tag) } else { (None, None) };
         let message = Outgoing { buffer: BufferId(0), len, service, range: None, tag, returns: false };
-        match piece(0, message, 0, len, room, packet_room) {
+        match piece(0, message, len <= limits::EAGER_BYTES_MAX, (0, len), (room, packet_room)) {
             Some(Take::Part { len, .. }) => Some(len as u64),
             Some(Take::Whole { .. }) => Some(len),
             Some(Take::Announce { .. }) => Some(0),
@@ -283,4 +283,37 @@ fn no_more_leaves_than_the_receiver_keeps_in_order_before_the_oldest_is_confirme
     assert!(matches!(flow.take(NOW, &mut credit, 1_448, 1_448), Some(Take::Whole { seq: 0, .. })));
     flow.confirm_whole(0, 1, |_| {});
     assert_eq!(taken(&mut flow, &mut credit, 0, 8).len(), 2);
+}
+
+#[test]
+fn a_large_message_leaves_without_asking_where_it_is_alone_and_credit_covers_it() {
+    let first_take = |len: u64, change: fn(&mut SendFlow, &mut SendCredit)| {
+        let (mut flow, mut credit) = flow();
+        flow.unasked_bytes_max = limits::UNASKED_BYTES_MAX;
+        change(&mut flow, &mut credit);
+        flow.push(message(9, len));
+        (flow.take(NOW, &mut credit, 10_000, 1_448), credit.used_bytes, flow)
+    };
+    let (take, used_bytes, mut flow) = first_take(limits::UNASKED_BYTES_MAX, |_, _| ());
+    assert!(matches!(take, Some(Take::Part { offset: 0, .. })), "{take:?}");
+    assert_eq!(used_bytes, credit_cost(limits::UNASKED_BYTES_MAX));
+    // What is lost of it is repeated as what it was.
+    flow.repeat_part(0, 0, 1_000);
+    let again = flow.take(NOW, &mut SendCredit::initial(0, 0), 10_000, 1_448);
+    assert!(matches!(again, Some(Take::Part { offset: 0, len: 1_000, .. })), "{again:?}");
+
+    let announced = |len, change| {
+        let (take, used_bytes, _) = first_take(len, change);
+        matches!(take, Some(Take::Announce { .. })) && used_bytes == 0
+    };
+    assert!(announced(limits::UNASKED_BYTES_MAX + 1, |_, _| ()));
+    assert!(announced(100_000, |_, credit| credit.limit_bytes = 100_000));
+    assert!(announced(100_000, |flow, _| flow.policy = Some(0)));
+    assert!(announced(100_000, |flow, _| flow.unasked_bytes_max = limits::EAGER_BYTES_MAX));
+    let behind = |flow: &mut SendFlow, credit: &mut SendCredit| {
+        flow.push(message(8, 0));
+        assert!(flow.take(NOW, credit, 1_000, 1_448).is_some());
+    };
+    let (take, ..) = first_take(100_000, behind);
+    assert!(matches!(take, Some(Take::Announce { .. })), "{take:?}");
 }

@@ -257,7 +257,7 @@ fn pieces_keep_within_their_message_and_within_its_holes() {
         });
         (taken, drops.holes)
     };
-    let most = limits::EAGER_BYTES_MAX as u32;
+    let most = limits::UNASKED_BYTES_MAX as u32;
     for (total, offset, len) in [(0, 0, 0), (most + 1, 0, 8), (100, 93, 8)] {
         assert_eq!(piece(&mut receiver(), total, offset, len), (Taken::Breach, 0));
     }
