@@ -15,6 +15,11 @@ use crate::ranges::RangeSet;
 use crate::wire::{self, Message, RefuseReason};
 use std::collections::VecDeque;
 
+/// The longest message that may come in pieces without being announced (protocol.md §5.1).
+fn pieces_bytes_max(m: &wire::Message, to_range: bool) -> u64 {
+    if to_range || m.to.is_connection() { limits::EAGER_BYTES_MAX } else { limits::UNASKED_BYTES_MAX }
+}
+
 impl Session {
     pub(super) fn on_message(
         &mut self,
@@ -108,11 +113,8 @@ impl Session {
         offset: u64,
         payload: &[u8],
     ) -> Taken {
-        let most = match range {
-            None if !m.to.is_connection() => limits::UNASKED_BYTES_MAX,
-            _ => limits::EAGER_BYTES_MAX,
-        };
-        if total == 0 || total > most || offset + payload.len() as u64 > total {
+        if total == 0 || total > pieces_bytes_max(m, range.is_some()) || offset + payload.len() as u64 > total
+        {
             return breach(Violation::Inconsistent);
         }
         let key = match self.receive_flow(cx, m) {
