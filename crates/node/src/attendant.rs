@@ -12,6 +12,7 @@ use crate::clock::now_ns;
 use crate::config::PeerName;
 use crate::control::Listener;
 use crate::node::Shared;
+use crate::wait::EngineGuard;
 use devices::Device;
 use follow::Follow;
 use polyrail_bearer::Address;
@@ -31,6 +32,8 @@ const BUSY: Duration = Duration::from_millis(1);
 /// The first where there is one device only: no other link waits to take over, and each look takes the core from a thread
 /// that spins.
 const BUSY_ALONE: Duration = Duration::from_millis(10);
+/// While nothing but large messages passes, of which none is missed for so long.
+const CALM: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_millis(250);
 /// How often peers' names are resolved again.
 const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
@@ -85,7 +88,7 @@ impl Attendant {
     fn run(&mut self, shared: &Weak<Shared>) {
         let mut events = Events::new(8);
         loop {
-            let busy = {
+            let (busy, calm) = {
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.drive.is_stopping() {
                     if let Some(control) = &mut self.control {
@@ -100,7 +103,9 @@ impl Attendant {
                     control.serve(&shared);
                 }
                 // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
-                shared.drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns()))
+                let now_ns = now_ns();
+                let look = |engine: EngineGuard<'_>| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0);
+                shared.drive.idle_engine().map_or((true, false), look)
             };
             let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
             // What is captured waits in a ring, and nobody rings for it.
@@ -108,6 +113,7 @@ impl Attendant {
             let wait = match (busy, self.devices.len()) {
                 _ if waiting || tracing => BUSY,
                 (true, ..2) => BUSY_ALONE,
+                (true, _) if calm => CALM,
                 (true, _) => BUSY,
                 (false, _) => IDLE,
             };

@@ -43,7 +43,8 @@ use polyrail_proto::config::Policy;
 use polyrail_proto::error::LinkSetError;
 use polyrail_proto::id::{BearerId, LinkId, NodeId, PortId};
 use polyrail_proto::service::Lookup;
-use polyrail_proto::time::Instant;
+use polyrail_proto::session::Rest;
+use polyrail_proto::time::{Duration, Instant};
 use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
@@ -63,6 +64,8 @@ pub enum Look {
     Everywhere,
     /// At those that [`Engine::woken`] was told of.
     Ready,
+    /// The same after a rest: even if something is due, for the others were seen empty a moment ago.
+    Rested,
     /// At no socket: the kernel watches them for whoever is about to sleep.
     Inside,
 }
@@ -102,6 +105,8 @@ impl Budget {
     pub const SLEEPY: Budget = Budget { look: Look::Inside, ..Budget::THOROUGH };
     /// For the first turn after such a sleep.
     const WOKEN: Budget = Budget { look: Look::Ready, ..Budget::USUAL };
+    /// For the first turn after a rest, for which much has been left.
+    const RESTED: Budget = Budget { look: Look::Rested, receives: 16, ..Budget::USUAL };
 }
 
 /// What a turn did, and what it would like next.
@@ -350,6 +355,21 @@ impl Engine {
     pub fn is_busy(&self, now_ns: u64) -> bool {
         let own = self.node.config().node;
         self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
+    }
+
+    /// How long whoever drives may leave the sockets alone, nanoseconds; 0: what comes or leaves may matter at once. Bearers by
+    /// which something leaves are looked at again while half of their queues is left.
+    pub fn rest_ns(&self, now_ns: u64) -> u64 {
+        let Rest { span, sends } = self.node.rest(Instant(now_ns));
+        if span == Duration::ZERO || !sends {
+            return span.0;
+        }
+        let bearers = self.bearers.iter().filter(|entry| !entry.loopback && !entry.vacant);
+        let halves = bearers.filter_map(|entry| {
+            let (rate, _) = self.node.bearer_rate(entry.id);
+            (rate > 0).then(|| (entry.send_buffer as u64).saturating_mul(500_000_000) / rate)
+        });
+        halves.fold(span.0, u64::min)
     }
 
     /// Bytes of the ports' receiving arenas that messages occupy, those that applications hold among them. Looks at all of

@@ -7,6 +7,7 @@
 //! it sees that somebody else drives, because waking it costs more than the work it would do.
 
 mod driving;
+pub(crate) use driving::EngineGuard;
 mod sockets;
 
 use crate::clock::now_ns;
@@ -234,22 +235,22 @@ impl Drive {
             return Slept::NoSeat;
         }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
-        let work = {
+        let (work, rest_ns) = {
             let mut engine = self.lock();
             let now_ns = now_ns();
             let work = engine.turn(now_ns, Budget::SLEEPY);
             self.note_rung(work);
-            let deadline_ns = work.next_deadline_ns.unwrap_or(u64::MAX);
-            // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
-            self.armed_ns.store(deadline_ns, Ordering::Relaxed);
-            self.watched.store(blocked_bits(&engine), Ordering::Relaxed);
             self.refresh(&engine);
-            self.watch(&engine, &mut sleep);
             if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
             }
-            self.set_timer_by(now_ns, until_ns.unwrap_or(u64::MAX).min(deadline_ns));
-            work
+            let until_ns = until_ns.unwrap_or(u64::MAX);
+            let rest_ns = engine.rest_ns(now_ns).min(until_ns.saturating_sub(now_ns));
+            self.prepare(&engine, &mut sleep, rest_ns > 0, work);
+            if rest_ns == 0 {
+                self.set_timer_by(now_ns, until_ns.min(work.next_deadline_ns.unwrap_or(u64::MAX)));
+            }
+            (work, rest_ns)
         };
         // Fence `seat.bell`, sleeper's end: either whoever tells us something sees us in the seat, or we see it now. (The
         // other end is the doorbell's own fence.)
@@ -258,12 +259,19 @@ impl Drive {
         // Handing over may have taken the call to end for one that was answered by the turn.
         let ends = who == Sleeper::Other && self.is_stopping();
         if !is_done && !ends && work.drained && work.done == 0 && !self.has_missed() {
-            let rare = self.sleep(&mut sleep);
+            let rare = if rest_ns > 0 {
+                self.rest_and_look(&mut sleep, rest_ns)
+            } else {
+                self.sleep(&mut sleep, None)
+            };
             awake();
             let mut engine = self.lock();
             let now_ns = now_ns();
-            let work =
-                if rare { engine.turn(now_ns, Budget::THOROUGH) } else { engine.woken(now_ns, &sleep.ready) };
+            let work = match rare {
+                true => engine.turn(now_ns, Budget::THOROUGH),
+                false if rest_ns > 0 => engine.rested(now_ns, &sleep.ready),
+                false => engine.woken(now_ns, &sleep.ready),
+            };
             self.note_rung(work);
             if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
@@ -300,26 +308,44 @@ impl Drive {
         }
     }
 
+    /// Leaves word for others of what the sleep does not end by, and lists what it ends by. A rest ends in a moment: nobody need
+    /// call because of deadlines or room.
+    fn prepare(&self, engine: &Engine, sleep: &mut Sleep, is_rest: bool, work: Work) {
+        // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
+        let armed_ns = if is_rest { 0 } else { work.next_deadline_ns.unwrap_or(u64::MAX) };
+        self.armed_ns.store(armed_ns, Ordering::Relaxed);
+        self.watched.store(if is_rest { u64::MAX } else { blocked_bits(engine) }, Ordering::Relaxed);
+        let full: Vec<RawFd> = if is_rest { Vec::new() } else { engine.full_fds().collect() };
+        self.watch(&full, sleep);
+    }
+
     /// Lists what ends a sleep: the rare events first.
-    fn watch(&self, engine: &Engine, sleep: &mut Sleep) {
-        let full: Vec<RawFd> = engine.full_fds().collect();
+    fn watch(&self, full: &[RawFd], sleep: &mut Sleep) {
         let mut data = self.data();
         data.note_sleep(&self.epoll, &sleep.ended_by, self.has_joined());
         sleep.ended_by.clear();
         sleep.data.clear();
         sleep.set.clear();
         sleep.set.add(self.epoll.as_raw_fd(), false);
-        for (bearer, fd, room) in data.near(&full) {
+        for (bearer, fd, room) in data.near(full) {
             sleep.data.push((bearer, fd));
             sleep.set.add(fd, room);
         }
     }
 
+    /// Sleeps for `rest_ns`, or until somebody calls, and looks who is ready; whether that is, among others, a rare event.
+    fn rest_and_look(&self, sleep: &mut Sleep, rest_ns: u64) -> bool {
+        let mut call = PollSet::default();
+        call.add(self.wake.as_raw_fd(), false);
+        let _ = call.wait(Some(rest_ns));
+        self.sleep(sleep, Some(0))
+    }
+
     /// Sleeps; whether it ended, among others, by one of the rare events.
-    fn sleep(&self, sleep: &mut Sleep) -> bool {
+    fn sleep(&self, sleep: &mut Sleep, timeout_ns: Option<u64>) -> bool {
         let Sleep { set, data, ready, ended_by, rare } = sleep;
         // An interrupted sleep is as good as an ended one.
-        let _ = set.wait(None);
+        let _ = set.wait(timeout_ns);
         let is_rare = set.is_ready(0);
         let sockets = data.iter().enumerate();
         ready.clear();

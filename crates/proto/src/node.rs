@@ -40,7 +40,7 @@ use crate::link::LinkSpec;
 use crate::mix::{STRIDE, mix};
 use crate::port::Port;
 use crate::service::{Log, Replica, Subscriptions, Table};
-use crate::session::{Cx, Notice, Outcome, Session};
+use crate::session::{Cx, Notice, Outcome, Rest, Session};
 use crate::stats::Drops;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
@@ -565,10 +565,18 @@ impl Node {
 
     /// Bytes that all links together move on a bearer per second, as measured, and how long they may wait in its queue.
     pub fn bearer_rate(&self, bearer: BearerId) -> (u64, Duration) {
-        let links = self.sessions().flat_map(|s| &s.links).filter(|l| l.spec.bearer == bearer);
-        links.fold((0, self.config.queue_target.1), |(rate, target), l| {
-            (rate + l.window.rate_bytes_per_s(), target.min(l.window.queue_target()))
-        })
+        let windows = self.sessions().flat_map(|session| &session.links);
+        let windows = windows.filter(|link| link.spec.bearer == bearer).map(|link| &link.window);
+        let sums = windows.map(|window| (window.rate_bytes_per_s(), window.queue_target()));
+        let sum = sums.reduce(|(rate, target), (more, other)| (rate + more, target.min(other)));
+        sum.unwrap_or((0, self.config.queue_target.1))
+    }
+
+    /// How long nobody has to look at what has come or may leave: not at all, unless nothing passes but large messages, of
+    /// which much is still to come (protocol.md §5.13).
+    pub fn rest(&self, now: Instant) -> Rest {
+        let rests = self.sessions().filter_map(|session| session.rest(now));
+        rests.reduce(Rest::and).unwrap_or(Rest::NONE)
     }
 
     /// Leaves the cluster: every peer is told. Messages not confirmed yet fail; drain before.

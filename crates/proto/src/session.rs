@@ -6,6 +6,7 @@
 mod aims;
 mod bearers;
 mod bottleneck;
+mod calm;
 pub(crate) mod connection;
 mod consumed;
 mod control;
@@ -34,6 +35,7 @@ mod turns;
 mod wanted;
 
 pub use bottleneck::Shared;
+pub use calm::Rest;
 pub use connection::{ConnectionPicture, ConnectionState};
 pub use control::Notice;
 pub use outlook::{LinkOutlook, Outlook, Part, Way};
@@ -204,6 +206,8 @@ pub struct Session {
     /// Links that were closed last: what of them is still under way must not make them anew, for their numbers would start again.
     retired: VecDeque<LinkId>,
     last_app_at: Instant,
+    /// When anything but a large message last passed.
+    prompt_at: Instant,
     isolated_since: Option<Instant>,
     /// Somebody said that the peer does not know this session: when it was asked.
     doubted_at: Option<Instant>,
@@ -260,6 +264,7 @@ impl Session {
             next_link: 0,
             retired: VecDeque::new(),
             last_app_at: now,
+            prompt_at: now,
             isolated_since: Some(now),
             doubted_at: None,
             last_proof_at: now,

@@ -247,6 +247,11 @@ impl ReceiveTransfer {
         self.dirty = true;
     }
 
+    /// Bytes that have not arrived.
+    pub fn left_bytes(&self) -> u64 {
+        self.total - self.got.bytes()
+    }
+
     /// Its memory, once found.
     pub fn buffer(&self) -> Option<BufferId> {
         self.buffer

@@ -69,6 +69,13 @@ impl Engine {
         self.turn(now_ns, Budget::WOKEN)
     }
 
+    /// The first turn after a rest, with the descriptors that have something now.
+    pub fn rested(&mut self, now_ns: u64, ready: &[(usize, RawFd)]) -> Work {
+        self.ready.clear();
+        self.ready.extend_from_slice(ready);
+        self.turn(now_ns, Budget::RESTED)
+    }
+
     /// What follows from what came in and went out. A turn in which nothing happened needs none of it.
     #[inline(never)]
     fn settle(&mut self, now: Instant, work: &mut Work) {
@@ -100,9 +107,10 @@ impl Engine {
             let everywhere = match budget.look {
                 Look::Everywhere => true,
                 Look::Inside | Look::Ready => due,
+                Look::Rested => false,
                 Look::Busy => due || now.since(entry.looked_at) >= QUIET_SPAN,
             };
-            if budget.look == Look::Ready && !everywhere {
+            if matches!(budget.look, Look::Ready | Look::Rested) && !everywhere {
                 self.receive_ready(index, now, budget, work);
                 continue;
             }

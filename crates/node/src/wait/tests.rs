@@ -389,6 +389,42 @@ fn what_comes_to_a_socket_that_was_silent_for_long_ends_the_sleep_and_is_read() 
     assert!(is_near(&world), "it has ended a sleep");
 }
 
+/// Rests in the seat for so long; what the look behind it found, and how long it took.
+fn rest(world: &World, rest_ns: u64) -> (bool, Sleep, u64) {
+    let mut sleep = Sleep::default();
+    world.drive.prepare(&world.drive.lock(), &mut sleep, true, Work::default());
+    let before_ns = now_ns();
+    let rare = world.drive.rest_and_look(&mut sleep, rest_ns);
+    (rare, sleep, now_ns() - before_ns)
+}
+
+#[test]
+fn what_comes_in_a_rest_waits_for_its_end_and_is_read_then_though_something_is_due() {
+    const REST_NS: u64 = 1_000_000;
+    let mut world = World::new();
+    world.arrive();
+    let (rare, sleep, took_ns) = rest(&world, REST_NS);
+    assert!(!rare && took_ns >= REST_NS);
+    assert_eq!(sleep.ready.len(), 1);
+    let mut engine = world.drive.lock();
+    assert!(engine.rested(now_ns(), &sleep.ready).done > 0);
+    assert_eq!(engine.rested(now_ns(), &[]).done, 0, "nobody else is looked at");
+}
+
+#[test]
+fn a_call_ends_a_rest_and_neither_deadlines_nor_room_make_anybody_call() {
+    let world = World::new();
+    world.drive.wake();
+    let (rare, _, took_ns) = rest(&world, PATIENCE_NS);
+    assert!(rare && took_ns < PATIENCE_NS);
+    world.hand.full.store(true, Ordering::Relaxed);
+    let due = Work { blocked: true, next_deadline_ns: Some(1), ..Work::default() };
+    world.drive.arm(&world.drive.lock(), due, now_ns());
+    assert_eq!(world.drive.woken.load(Ordering::Relaxed), 0);
+    let (rare, _, took_ns) = rest(&world, 1);
+    assert!(!rare, "what called is over after {took_ns} ns");
+}
+
 #[test]
 fn a_bearer_that_is_opened_ends_sleeps_and_one_that_is_closed_leaves_nothing() {
     for joined in [false, true] {

@@ -200,6 +200,11 @@ impl Received {
         }
     }
 
+    /// What arrives of late, bytes per second.
+    pub fn rate_bytes_per_s(&self) -> u64 {
+        self.rate.bytes_per_s
+    }
+
     /// Unacknowledged bytes that make an acknowledgement due: what arrives in 1 ms, within 32..=256 KiB.
     pub fn ack_bytes(&self) -> u64 {
         self.ack_bytes

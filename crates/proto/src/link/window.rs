@@ -427,7 +427,7 @@ impl Round {
 }
 
 /// Bytes that `rate` moves in `span`. Eighths of nanoseconds-per-second keep a second at 100 GB/s inside 64 bits.
-pub(super) fn span_bytes(rate: u64, span: Duration) -> u64 {
+pub(crate) fn span_bytes(rate: u64, span: Duration) -> u64 {
     rate.saturating_mul(span.0 / 8) / (Duration::s(1).0 / 8)
 }
 

@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 
 /// Works that are looked at to find out how much waits, and bytes: with more there is no end in sight.
-const WORKS_MAX: usize = 32;
+pub(super) const WORKS_MAX: usize = 32;
 pub(super) const BYTES_MAX: u64 = 8 << 20;
 /// Links are alike whose rates differ by no more than this factor, 3 to 2: no closer is what bursts tell of a link.
 const ALIKE: (u64, u64) = (3, 2);

@@ -133,6 +133,7 @@ impl Session {
     }
 
     pub(super) fn frame(&mut self, cx: &mut Cx<'_>, index: usize, frame: &Frame<'_>) -> Taken {
+        self.note_frame(cx.now, frame);
         match frame {
             Frame::Message(message, payload) => self.on_message(cx, message, None, payload),
             Frame::Fragment(f, payload) => {

@@ -2,6 +2,7 @@
 
 mod arriving;
 mod bottleneck;
+mod calm;
 mod classes;
 mod fate;
 mod incoming;
