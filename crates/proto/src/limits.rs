@@ -67,7 +67,8 @@ pub const BINDINGS_MAX: usize = 1 << 20;
 pub const SUBSCRIPTIONS_MAX: usize = 1_024;
 /// Changes that wait for one subscriber. One more, and he starts again from a snapshot (protocol.md §7.3).
 pub const SUBSCRIPTION_UPDATES_MAX: usize = 4_096;
-/// Bytes of small messages that may exceed a link's window, so that bulk never makes them wait for it.
+/// Bytes of small messages of other classes than bulk that may exceed a link's window, so that bulk never makes them wait
+/// for it.
 pub const SMALL_OVERDRAFT_BYTES: u64 = 16_384;
 /// Bytes per second that a link is expected to deliver while nothing is known of any: 1 Gbit/s.
 pub const RATE_GUESS: u64 = 125_000_000;

@@ -10,11 +10,15 @@ use crate::queue::{MS, S, TimeNs, US};
 use crate::workload::WorkloadOptions;
 use polyrail_proto::config::Policy;
 
-/// What an urgent message may wait beside bulk, whatever the links are like: the budget that the design gives it.
-const LATENCY_BUDGET_NS: TimeNs = 500 * US;
-/// A train is what a link moves in this time, or two packets: the smallest window holds four.
-const TRAIN_NS: TimeNs = 250 * US;
+/// What links aim at while bulk shares them with other classes (protocol.md §5.11): so long a queue, and so long a train.
+const SHARED_AIMS_NS: (TimeNs, TimeNs) = (100 * US, 100 * US);
+/// The same while bulk is alone and much of it waits: the longest that there is.
+const BULK_AIMS_NS: (TimeNs, TimeNs) = (MS, MS);
+/// A window holds two trains on top of queue and round trip, and four packets at least: two for each.
+const TRAINS: u64 = 2;
 const TRAIN_PACKETS_MIN: u64 = 2;
+/// A train has no more bytes than this, however slow the link.
+const TRAIN_BYTES_MAX: u64 = 65_507;
 /// Class of the flows, and of the messages beside them.
 const BULK: u8 = 3;
 /// The usual class.
@@ -52,8 +56,17 @@ pub struct Contest {
 pub struct Urgent {
     /// Mean gap between two of them.
     pub gap_ns: TimeNs,
-    /// 99 of 100 take no longer than this.
+    /// 99 of 100 take no longer than this by links that are known to be shared.
     pub p99_max_ns: TimeNs,
+    /// None takes longer than this by links that have carried nothing but bulk.
+    pub first_max_ns: TimeNs,
+}
+
+impl Urgent {
+    /// When the first one has arrived, what is behind it may still be as much as was before it.
+    pub fn settles_ns(&self) -> TimeNs {
+        2 * self.first_max_ns
+    }
 }
 
 /// After the contest so many messages go one at a time,
@@ -159,9 +172,12 @@ fn draw_contest(prng: &mut Prng, plan: &Plan, shape: Shape, urgent: bool) -> Con
     let bytes_max = rate / flows.len() as u64 / MESSAGES_PER_SECOND_MIN;
     let from_ns = 700 * MS;
     let class = if urgent || prng.chance_ppm(750_000) { BULK } else { NORMAL };
+    // While all windows are full, what is small goes by the link that is asked first.
+    let max_ns = |aims_ns| plan.rails.iter().map(|rail| urgent_max_ns(rail, &plan.hosts[0], aims_ns)).max();
     let urgent = urgent.then(|| Urgent {
         gap_ns: prng.log_uniform(MS, 16 * MS),
-        p99_max_ns: plan.rails.iter().map(|rail| urgent_max_ns(rail, &plan.hosts[0])).min().unwrap_or(0),
+        p99_max_ns: max_ns(SHARED_AIMS_NS).unwrap_or(0),
+        first_max_ns: max_ns(BULK_AIMS_NS).unwrap_or(0),
     });
     let until_ns = from_ns + 3 * S / 2;
     let cut = plan.rails.len() > 1 && prng.chance_ppm(400_000);
@@ -178,14 +194,23 @@ fn draw_contest(prng: &mut Prng, plan: &Plan, shape: Shape, urgent: bool) -> Con
     }
 }
 
-/// What an urgent message may take by a rail: the way, the machines, the budget and two trains. A window may take the path
-/// to be faster by a quarter than it is, and probes with a quarter more.
-fn urgent_max_ns(rail: &Conditions, host: &HostOptions) -> TimeNs {
-    let packet_ns = rail.mtu_bytes as u64 * S / rail.egress.rate().unwrap_or(u64::MAX).max(1);
+/// What an urgent message may take by a rail whose links aim at so long a queue and so long trains: until what is in flight
+/// before it has left, and its own way.
+///
+/// In flight is what the window allows: five quarters of a round trip, the queue, and two trains. The window may take the path
+/// to be faster by a quarter than it is, and probes with a quarter more: 25/16 of all that. And it takes a packet more than it
+/// has room for, two if the second was begun. A round trip is the way there and back, the machines at both ends, and a packet.
+fn urgent_max_ns(rail: &Conditions, host: &HostOptions, aims_ns: (TimeNs, TimeNs)) -> TimeNs {
+    let (queue_ns, train_ns) = aims_ns;
+    let rate = rail.egress.rate().unwrap_or(u64::MAX).max(1);
+    let span_ns = |bytes: u64| bytes * S / rate;
+    let packet_ns = span_ns(rail.mtu_bytes as u64);
     let way_ns = rail.propagation_ns + rail.jitter_ns;
-    let machines_ns = 2 * (host.wake_ns + host.turn_ns + host.send_ns);
-    let wait_ns = LATENCY_BUDGET_NS + 2 * TRAIN_NS.max(TRAIN_PACKETS_MIN * packet_ns);
-    way_ns + machines_ns + wait_ns * 25 / 16
+    let machine_ns = host.wake_ns + host.turn_ns + host.send_ns;
+    let trip_ns = 2 * (way_ns + machine_ns) + packet_ns;
+    let trains_ns = TRAINS * train_ns.min(span_ns(TRAIN_BYTES_MAX)).max(TRAIN_PACKETS_MIN * packet_ns);
+    let window_ns = (trip_ns * 5 / 4 + queue_ns + trains_ns) * 25 / 16;
+    window_ns + 2 * packet_ns + way_ns + 2 * machine_ns
 }
 
 fn draw_rails(prng: &mut Prng, rails: usize, shape: Shape, urgent: bool) -> Vec<Conditions> {

@@ -37,6 +37,9 @@ const SEEDS: &[(u64, &str)] = &[
     (325, "a dropped train that cost its session no turn"),
     (877, "the same, after a pause"),
     (19_658, "a lost answer to an opening, and messages that were handed in meanwhile"),
+    (21_253, "a first urgent message, beside bulk that does not know of it yet"),
+    (9_161, "a window that never left its start, for the bearer's buffer bounded what was in flight"),
+    (8_000, "the same, on three links"),
 ];
 
 #[test]

@@ -57,6 +57,8 @@ pub struct AckSample {
     pub inflight_before: u64,
     /// The link had room and nothing to send.
     pub app_limited: bool,
+    /// The bearer took no more: what is in flight fills its buffer, however large the window is.
+    pub bearer_full: bool,
     /// Its `queueing`, as a span.
     pub queueing: Duration,
     /// When it would have been heard if nobody had held it back.
@@ -115,6 +117,8 @@ struct Round {
     /// Largest rate sample that ended in it, and whether the application held it back.
     rate: u64,
     app_limited: bool,
+    /// At each acknowledgement either the window or the bearer was full.
+    full: bool,
     queueing_min: Duration,
 }
 
@@ -226,6 +230,7 @@ impl Window {
         self.rtt_min = sample.rtt_min;
         let app_limited = sample.app_limited || sample.inflight_before < self.cwnd / 2;
         self.loss.acked_bytes += sample.acked_bytes;
+        self.round.full &= !app_limited || sample.bearer_full;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         let full = self.sample_rate(now, sample, app_limited);
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {
@@ -328,8 +333,9 @@ impl Window {
         let standing = round.queueing_min > self.queue_target && round.queueing_min != Duration(u64::MAX);
         let plateau = match (round.rate > 0, grew) {
             (true, true) => 0,
-            // A queue that stood for the whole round says the same as two rounds without growth.
-            (true, false) if !round.app_limited => plateau + 1 + standing as u8,
+            // A queue that stood for the whole round says the same as two rounds without growth. And where the bearer's buffer
+            // bounds what is in flight, no window is ever full: start-up would not end, and its window holds nothing back.
+            (true, false) if !round.app_limited || round.full => plateau + 1 + standing as u8,
             _ => plateau,
         };
         if plateau >= PLATEAU_ROUNDS {
@@ -422,7 +428,14 @@ const START_UP: Phase = Phase::StartUp { best_rate: 0, plateau: 0 };
 
 impl Round {
     fn new(started: Instant, cwnd_at_start: u64) -> Self {
-        Round { started, cwnd_at_start, rate: 0, app_limited: false, queueing_min: Duration(u64::MAX) }
+        Round {
+            started,
+            cwnd_at_start,
+            rate: 0,
+            app_limited: false,
+            full: true,
+            queueing_min: Duration(u64::MAX),
+        }
     }
 }
 

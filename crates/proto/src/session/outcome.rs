@@ -66,6 +66,7 @@ impl Session {
                     rtt_min: link.rtt.min(),
                     inflight_before: inflight,
                     app_limited: inflight + link.train_bytes() < link.window.cwnd() && !link.blocked,
+                    bearer_full: link.blocked,
                     queueing,
                     took: heard_at.since(told.oldest_sent_at.unwrap_or(heard_at)),
                     heard_at,

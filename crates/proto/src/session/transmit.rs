@@ -39,6 +39,8 @@ struct Fill<'a> {
     budget: u64,
     /// Of these, bytes of large messages whose pieces the links pull.
     share: u64,
+    /// Bytes of bulk that the window has room for, or a packet if it has any: at least the budget.
+    bulk_room: u64,
     /// Small messages may go by this link: those that choose theirs now, and those whose link was decided before.
     small: bool,
     small_assigned: bool,
@@ -75,6 +77,11 @@ impl Fill<'_> {
         if is_assigned { self.small_assigned } else { self.small }
     }
 
+    /// Whether messages of `class` may still go: what exceeds the window is not for bulk, for others would wait behind it.
+    fn takes(&self, class: Class) -> bool {
+        class != Class::Bulk || self.bulk_room > 0
+    }
+
     /// Whether nothing of messages goes any more.
     fn is_done(&self) -> bool {
         !self.takes_large() && !self.small && !self.small_assigned
@@ -88,6 +95,7 @@ impl Fill<'_> {
     /// Bytes of messages went in.
     fn charge(&mut self, bytes: u64, is_assigned: bool) {
         self.budget = self.budget.saturating_sub(bytes);
+        self.bulk_room = self.bulk_room.saturating_sub(bytes);
         if !is_assigned {
             self.share = self.share.saturating_sub(bytes);
         }
@@ -224,6 +232,7 @@ impl Session {
             0
         };
         let share = if share > 0 { share.max(limit as u64).min(budget) } else { 0 };
+        let bulk_room = if room > 0 { room.max(limit as u64) } else { 0 };
         let small = small && small_room > 0;
         let small_assigned = assigned && small_room > 0;
         let items = self.links[index].sent.items();
@@ -233,6 +242,7 @@ impl Session {
             limit,
             budget,
             share,
+            bulk_room,
             small,
             small_assigned,
             urgent,
@@ -442,6 +452,7 @@ impl Session {
             limit: size as usize,
             budget: 0,
             share: 0,
+            bulk_room: 0,
             small: false,
             small_assigned: false,
             urgent: Class::Control,

@@ -3,7 +3,9 @@
 use super::{Event, World};
 use crate::check::{PortKey, Target};
 use crate::content;
-use crate::contest::{Contest, LONE_BYTES_MAX, LONE_GAP_NS, NORMAL, URGENT, URGENT_BYTES, lone_max_ns};
+use crate::contest::{
+    Contest, LONE_BYTES_MAX, LONE_GAP_NS, NORMAL, URGENT, URGENT_BYTES, Urgent, lone_max_ns,
+};
 use crate::subject::{SendAnswer, To, Wish};
 use polyrail_proto::config::Policy;
 use polyrail_proto::id::{NodeId, PortAddress, PortId};
@@ -16,9 +18,9 @@ impl World {
             let (from, to) = self.ports_of(&contest, index);
             self.oracle.shares.add_flow(from, to);
         }
-        if contest.urgent.is_some() {
+        if let Some(urgent) = contest.urgent {
             let to = self.urgent_ports(&contest).1;
-            self.oracle.shares.set_urgent(to);
+            self.oracle.shares.set_urgent(to, urgent.settles_ns());
             self.events.schedule(contest.from_ns, Event::Urgent);
         }
         self.events.schedule(contest.lone_from_ns, Event::Lone);
@@ -133,7 +135,8 @@ impl World {
         if let Some((at_ns, what)) = self.oracle.shares.late() {
             self.oracle.violation("I21", at_ns, what);
         }
-        if let Some(what) = urgent.and_then(|urgent| self.oracle.shares.slow(urgent.p99_max_ns)) {
+        let slow = |urgent: Urgent| self.oracle.shares.slow(urgent.p99_max_ns, urgent.first_max_ns);
+        if let Some(what) = urgent.and_then(slow) {
             self.oracle.violation("I19", from_ns, what);
         }
     }

@@ -33,7 +33,7 @@ fn contest(flows: &[(usize, usize)]) -> Plan {
         class: 3,
         bytes: 1_000,
         ahead_bytes: 64_000,
-        urgent: Some(Urgent { gap_ns: 2 * MS, p99_max_ns: MS }),
+        urgent: Some(Urgent { gap_ns: 2 * MS, p99_max_ns: MS, first_max_ns: MS }),
         from_ns: 100 * MS,
         until_ns: 1_300 * MS,
         lone_from_ns: 1_300 * MS,

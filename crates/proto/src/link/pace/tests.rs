@@ -34,6 +34,7 @@ impl Feed {
             rtt_min: TRIP,
             inflight_before: bytes + left,
             app_limited: true,
+            bearer_full: false,
             queueing: Duration::ZERO,
             heard_at: self.now,
             took,

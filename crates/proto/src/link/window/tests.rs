@@ -201,6 +201,7 @@ impl World {
             rtt_min: self.rtt.min(),
             inflight_before,
             app_limited: false,
+            bearer_full: false,
             queueing: Duration(ack.queueing as u64 * 256),
             heard_at: self.now,
             took: self.rtt.latest(),
@@ -525,6 +526,24 @@ fn a_window_that_is_not_used_neither_grows_nor_ends_its_start() {
         assert_eq!((feed.window.is_starting(), feed.window.cwnd()), (true, 64 * 1024));
         feed.ack(STEP, 10_240, half);
         assert_eq!(feed.window.cwnd(), 74 * 1024, "half of it in flight is use");
+    }
+}
+
+#[test]
+fn the_start_ends_too_where_the_bearer_was_full_all_the_time_and_bounds_what_is_in_flight() {
+    for (full, starting) in [([true, true], false), ([true, false], true), ([false, true], true)] {
+        let mut feed = Feed::new();
+        for _ in 0..20 {
+            // Two for each round.
+            for bearer_full in full {
+                feed.ack(Duration(STEP.0 / 2), 51_200, |sample| {
+                    (sample.inflight_before, sample.bearer_full) =
+                        (sample.inflight_before / 2 - 1, bearer_full);
+                });
+            }
+        }
+        assert_eq!(feed.window.is_starting(), starting, "{full:?}");
+        assert!(starting || feed.window.rate_bytes_per_s() == RATE);
     }
 }
 

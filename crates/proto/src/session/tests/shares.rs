@@ -81,6 +81,24 @@ fn small_messages_exceed_a_full_window_by_a_little_and_no_more() {
 }
 
 #[test]
+fn small_messages_of_bulk_wait_for_the_window_as_large_ones_do() {
+    let window = 64 << 10;
+    // Room of the window, and the packets of messages that leave then: each costs 1,424 bytes of what may leave.
+    for (room, packets) in [(0, 0), (1, 2), (1_472, 2), (2_848, 2), (2_849, 3)] {
+        let mut session = up(1);
+        fill_window(&mut session.links[0], window - room);
+        (0..100).for_each(|_| send_by(&mut session, Class::Bulk, 1_400));
+        let count: usize = std::iter::from_fn(|| poll(&mut session, 0)).map(|(train, _)| train.packets).sum();
+        assert_eq!(count, packets, "{room}");
+        // What is not bulk exceeds the window beside it.
+        send_by(&mut session, Class::Normal, 8);
+        let (_, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!(messages(&packets).iter().map(|message| message.2).sum::<usize>(), 8, "{room}");
+        assert!(poll(&mut session, 0).is_none(), "{room}");
+    }
+}
+
+#[test]
 fn the_queue_of_a_link_is_short_while_bulk_shares_it_with_others() {
     for (classes, shared) in [
         (vec![Class::Bulk], false),
@@ -110,9 +128,12 @@ fn trains_are_long_while_much_waits_and_short_beside_other_classes() {
     measure(&mut session.links[0], 16_384);
     (0..2).for_each(|_| send(&mut session, 50_000));
     assert_eq!(spans(&session), 250);
-    send_by(&mut session, Class::Bulk, 8);
-    while poll(&mut session, 0).is_some() {}
-    assert_eq!(spans(&session), 100);
+    let mut session = up(1);
+    measure(&mut session.links[0], 16_384);
+    [Class::Bulk, Class::Normal].into_iter().for_each(|class| send_by(&mut session, class, 8));
+    assert!(poll(&mut session, 0).is_some());
+    (0..4).for_each(|_| send(&mut session, 50_000));
+    assert_eq!(spans(&session), 100, "though much waits");
 }
 
 #[test]

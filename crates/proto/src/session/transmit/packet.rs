@@ -163,7 +163,7 @@ impl Session {
             }
             let mut index = 0;
             while let Some(work) = self.schedule.get(class, index) {
-                if fill.room() < PACKET_FULL {
+                if fill.room() < PACKET_FULL || !fill.takes(class) {
                     break;
                 }
                 let advance = match work {
