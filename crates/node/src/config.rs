@@ -93,8 +93,9 @@ pub enum Progress {
 /// Sizes of a node's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Bytes in which sent messages stay until they are acked, for each port. Buffers handed over by
-    /// [`Port::send_buffer`](crate::Port::send_buffer) may hold as many beside it (but always two of them).
+    /// Bytes in which sent messages stay until they are acked, for each port: of less than 2 MiB in the first 8 MiB, longer ones
+    /// anywhere. Longer than a quarter of it get buffers of their own; these, and those handed over by
+    /// [`Port::send_buffer`](crate::Port::send_buffer), may hold 8 MiB beside it (but always two of them).
     pub tx_arena_bytes: usize,
     /// Bytes in which received messages wait, for each port: the credit that it grants.
     pub rx_arena_bytes: usize,
@@ -107,7 +108,7 @@ pub struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         Memory {
-            tx_arena_bytes: 8 << 20,
+            tx_arena_bytes: 32 << 20,
             rx_arena_bytes: 4 << 20,
             submission_entries: 1024,
             completion_entries: 32_768,

@@ -58,9 +58,6 @@ pub struct Port {
 const TICK: Duration = Duration::from_millis(20);
 const MANUAL_TICK: Duration = Duration::from_millis(2);
 
-/// Largest slice that is copied into the arena; longer ones get a buffer of their own.
-const ARENA_SLICE_MAX: usize = 4 << 20;
-
 impl Port {
     pub(crate) fn new(shared: Arc<Shared>, client: Client) -> Port {
         let wait = shared.config.wait;
@@ -162,7 +159,7 @@ impl Port {
         bytes: &[u8],
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
-        if bytes.len() > ARENA_SLICE_MAX {
+        if bytes.len() as u64 > self.client.borrow().arena_message_max() {
             let mut buffer = self.alloc(bytes.len())?;
             buffer.copy_from_slice(bytes);
             return self.submit_buffer(to, how, buffer, until_ns);
@@ -181,7 +178,7 @@ impl Port {
     }
 
     /// Sends a buffer of [`Port::alloc`]. What is copied on the way is the node's choice: nothing, if the buffer is larger
-    /// than a quarter of the sending arena.
+    /// than 2 MiB.
     pub fn send_buffer(&self, to: impl Into<Destination>, buffer: Buffer) -> Result<(), SendError> {
         self.submit_buffer(to.into(), (Class::Normal, None).into(), buffer, None).map(drop)
     }

@@ -1,7 +1,7 @@
 //! Two engines over in-process bearers, driven by hand with a clock of the test's own.
 
 use polyrail::engine::client::{Arrival, Exchange};
-use polyrail::engine::{Budget, Client, Engine};
+use polyrail::engine::{Budget, Client, Engine, LargeMemory, Pool, Quota};
 use polyrail::{Class, Destination, NodeId, Scope, ServiceAddress, ServiceRange};
 use polyrail_bearer::{FaultBearer, Faults, MemoryHub};
 use polyrail_proto::Config;
@@ -429,23 +429,36 @@ fn a_node_that_leaves_is_missed_at_once() {
 
 #[test]
 fn buffers_under_way_are_bounded_and_room_comes_back() {
-    // The first are laid out in the arena, with room for headers; the others stay where they are.
-    bounded_and_back(4 << 20, 3);
-    bounded_and_back(5 << 20, 4);
-}
-
-fn bounded_and_back(bytes: usize, most: usize) {
-    let mut world = World::new(2, 1);
-    let (mut server, mut client) = (world.client(1), world.client(0));
-    bind(&mut world, &mut server, SERVICE);
-    world.run(200);
-    let pool = polyrail::engine::Pool::new(1 << 30);
-    let hand_in = |client: &mut Client| {
+    let pool = Pool::new(1 << 30);
+    let hand_in = |client: &mut Client, bytes: usize| {
         let buffer = pool.alloc(bytes).unwrap();
         client.send_buffer(Destination::Service(SERVICE), Class::Normal, None, buffer).is_ok()
     };
+    // The first are laid out in the arena, with room for headers; the others stay where they are.
+    for (bytes, most) in [(1 << 20, 6), (3 << 20, 3), (4 << 20, 2), (9 << 20, 2)] {
+        bounded_and_back(|client| hand_in(client, bytes), most);
+    }
+}
+
+#[test]
+fn several_of_the_longest_slices_are_under_way_and_shorter_ones_keep_to_what_a_cache_holds() {
+    for (mib, most) in [(1, 6), (4, 7), (8, 3)] {
+        let bytes = vec![7; mib << 20];
+        let to = Destination::Service(SERVICE);
+        bounded_and_back(|client| client.send(to, Class::Normal, None, &bytes).is_ok(), most);
+    }
+}
+
+fn bounded_and_back(hand_in: impl Fn(&mut Client) -> bool, most: usize) {
+    let mut world = World::new(2, 1);
+    let tx_bytes = polyrail::Config::new().memory.tx_arena_bytes as u64;
+    let sizes = Sizes { tx_bytes, ..SIZES };
+    let mut server = world.client(1);
+    let mut client = world.engines[0].open_client(sizes, Exchange::default()).unwrap();
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
     let taken = std::iter::repeat_with(|| hand_in(&mut client)).take(20).filter(|taken| *taken).count();
-    assert_eq!(taken, most, "as many bytes as the arena has");
+    assert_eq!(taken, most, "so many at once");
     let receiving = polyrail::engine::Pool::new(1 << 30);
     let mut arrived = 0;
     while arrived < taken {
@@ -505,4 +518,39 @@ fn links_that_are_cut_in_turn_again_and_again_leave_one_to_go_by() {
             assert!(longest_ns < 50_000_000, "{longest_ns} ns in cut {cut}, carrier {carrier}");
         }
     }
+}
+
+#[test]
+fn large_messages_arrive_before_their_program_looks_as_far_as_memory_is_given_for_that() {
+    let mut world = World::new(2, 1);
+    let pool = Pool::new(64 << 20);
+    let quota = Quota::new(64 << 20);
+    let (port_bytes_max, message_bytes_max) = (12 << 20, 6 << 20);
+    let large = LargeMemory { pool: pool.clone(), quota: quota.clone(), port_bytes_max, message_bytes_max };
+    world.engines[1].set_large_memory(large);
+    let (mut server, mut client) = (world.client(1), world.client(0));
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    let mut send = |world: &mut World, len: usize| {
+        let buffer = pool.alloc(len).unwrap();
+        client.send_buffer(Destination::Service(SERVICE), Class::Normal, None, buffer).unwrap();
+        world.run(300);
+        client.unconfirmed()
+    };
+    assert_eq!([send(&mut world, 5 << 20), send(&mut world, 5 << 20)], [0, 0], "nobody was asked");
+    assert_eq!(quota.used_bytes(), 10 << 20);
+    assert_eq!(send(&mut world, 5 << 20), 1, "one port may have no more");
+    for _ in 0..2 {
+        assert!(matches!(server.poll(), Some(Arrival::Owned(envelope, _)) if envelope.len == 5 << 20));
+    }
+    let Some(Arrival::Offer { len, offer, .. }) = server.poll() else { panic!("its program is asked") };
+    assert_eq!((len, quota.used_bytes(), server.poll().is_none()), (5 << 20, 0, true));
+    server.accept(offer, pool.alloc(len as usize).unwrap()).unwrap();
+    world.run(300);
+    // What has been given back serves the next one, but for what a program may not want.
+    assert!(matches!(server.poll(), Some(Arrival::Owned(..))));
+    assert_eq!(send(&mut world, 5 << 20), 0);
+    assert_eq!(send(&mut world, (6 << 20) + 1), 1);
+    assert!(matches!(server.poll(), Some(Arrival::Owned(..))));
+    assert!(matches!(server.poll(), Some(Arrival::Offer { .. })));
 }

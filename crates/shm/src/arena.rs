@@ -82,6 +82,8 @@ pub struct ArenaAllocator {
     refresh_next: usize,
     /// Where allocations of several blocks are looked for first.
     large_from: usize,
+    /// Allocations of up to a quarter of these blocks stay below their end.
+    low_blocks: usize,
 }
 
 impl ArenaAllocator {
@@ -104,6 +106,7 @@ impl ArenaAllocator {
             blocks_lost: 0,
             refresh_next: 0,
             large_from: 0,
+            low_blocks: place.blocks as usize,
         })
     }
 
@@ -115,6 +118,12 @@ impl ArenaAllocator {
         let bytes = self.capacity().saturating_sub(SMALL_PART_BYTES) as usize;
         let from = self.memory.prefer_huge_pages(SMALL_PART_BYTES, bytes);
         self.large_from = from.map_or(0, |from| from.div_ceil(BLOCK_BYTES) as usize);
+    }
+
+    /// Keeps allocations of up to a quarter of `bytes` within the first `bytes`, so that who makes no longer ones has no more
+    /// under way than a cache holds, however large the arena is for the sake of long ones.
+    pub fn keep_low(&mut self, bytes: u64) {
+        self.low_blocks = self.blocks.len().min((bytes / BLOCK_BYTES) as usize);
     }
 
     /// Memory for `len` bytes, as an offset into [`ArenaAllocator::memory`] (a multiple of 64); `None` when there is
@@ -276,7 +285,8 @@ impl ArenaAllocator {
     /// Takes the lowest `count` free blocks in a row from block `start` on.
     fn take_blocks(&mut self, mut start: usize, count: usize) -> Option<usize> {
         let mut index = start;
-        while index < self.blocks.len() {
+        let end = if count <= self.low_blocks / 4 { self.low_blocks } else { self.blocks.len() };
+        while index < end {
             self.reclaim_block(index);
             match self.blocks[index].state {
                 Use::Free => index += 1,

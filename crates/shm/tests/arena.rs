@@ -293,3 +293,16 @@ fn large_allocations_lie_in_huge_pages_first_and_small_ones_below() {
     assert!(releaser.release(first));
     assert_eq!(allocator.alloc(MIB), Some(first));
 }
+
+#[test]
+fn what_is_not_long_stays_low() {
+    let (mut allocator, mut releaser) = arena(64);
+    allocator.keep_low(16 * BLOCK_BYTES);
+    let low: Vec<u64> = std::iter::from_fn(|| allocator.alloc(4 * BLOCK_BYTES)).collect();
+    assert_eq!(low, [0, 4, 8, 12].map(|block| block * BLOCK_BYTES));
+    assert_eq!(allocator.alloc(1), None, "small ones stay there too");
+    let long: Vec<u64> = std::iter::from_fn(|| allocator.alloc(5 * BLOCK_BYTES)).collect();
+    assert_eq!(long.len(), 48 / 5, "longer ones have the rest");
+    releaser.release(low[1]);
+    assert_eq!(allocator.alloc(1), Some(low[1]));
+}

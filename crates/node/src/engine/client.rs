@@ -172,6 +172,14 @@ impl Lent {
     }
 }
 
+/// Messages that take up to a quarter of this keep to so much of the sending arena, and buffers under way hold no more. More would
+/// not be faster, for it would leave the cache before its turn comes. Beyond lie longer messages only, so that several of
+/// them are under way: while one is confirmed and the next is copied, one more is sent.
+const LOW_BYTES: u64 = 8 << 20;
+
+/// Longer buffers are sent from where they are: by then what our copy costs is what it saves the kernel.
+const COPIED_BUFFER_MAX: u64 = LOW_BYTES / 4;
+
 /// So many buffers may be under way whatever their size: while one is confirmed the next is sent.
 const LENT_ALWAYS: usize = 2;
 
@@ -190,6 +198,7 @@ impl Client {
         if spacing.is_some() {
             pair.tx.prefer_huge_pages();
         }
+        pair.tx.keep_low(LOW_BYTES);
         Client {
             pair,
             address,
@@ -312,9 +321,8 @@ impl Client {
         Some(start)
     }
 
-    /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room: when buffers
-    /// under way hold as many bytes as the sending arena has. More would not be faster, for they would leave the cache
-    /// before their turn comes.
+    /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room: when two buffers or
+    /// more are under way that hold 8 MiB together, or as much as the sending arena if that is less.
     pub fn send_buffer(
         &mut self,
         to: Destination,
@@ -332,14 +340,15 @@ impl Client {
             return Err(buffer);
         }
         if let Some(spacing) = self.spacing_of(how, len)
-            && len <= self.arena_message_max()
+            && len <= COPIED_BUFFER_MAX.min(self.arena_message_max())
         {
             // One copy of ours saves the kernel's, which costs more for being cut in pieces.
             let Some(offset) = self.lay_out(spacing, &buffer) else { return Err(buffer) };
             return self.submit(to, how, Body::Spaced(offset), len).map_err(|_| buffer);
         }
         self.lent.settle(self.pair.words.completed.load());
-        if self.lent.bytes >= self.pair.tx.capacity() && self.lent.buffers.len() >= LENT_ALWAYS {
+        if self.lent.bytes >= LOW_BYTES.min(self.pair.tx.capacity()) && self.lent.buffers.len() >= LENT_ALWAYS
+        {
             return Err(buffer);
         }
         let number = self.exchange.put(buffer);
