@@ -104,7 +104,7 @@ impl Attendant {
                 }
                 // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
                 let now_ns = now_ns();
-                let look = |engine: EngineGuard<'_>| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0);
+                let look = |mut engine: EngineGuard<'_>| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0);
                 shared.drive.idle_engine().map_or((true, false), look)
             };
             let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());

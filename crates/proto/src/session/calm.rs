@@ -22,7 +22,7 @@ const REST_MAX: Duration = Duration::ms(1);
 /// Shortest one that is worth its while.
 const REST_MIN: Duration = Duration::us(200);
 /// No more than this arrives in a rest: the sockets have room for it, and the caches too.
-const REST_BYTES_MAX: u64 = 512 << 10;
+const REST_BYTES_MAX: u64 = 256 << 10;
 
 /// How long nobody has to look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

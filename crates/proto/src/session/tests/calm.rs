@@ -82,9 +82,9 @@ fn who_receives_rests_while_much_is_to_come_and_not_for_more_than_finds_room() {
         (100, &[MB][..], 1_000),
         (100, &[200_000, 110_000], 1_000),
         (100, &[200_000, 90_000], 0),
-        (1_000, &[100 * MB], 524),
-        (2_500, &[100 * MB], 209),
-        (3_000, &[100 * MB], 0),
+        (500, &[100 * MB], 524),
+        (1_250, &[100 * MB], 209),
+        (1_500, &[100 * MB], 0),
     ] {
         let session = receiving(rate, messages);
         assert_eq!(rest_us(&session, 100), Some(rest), "{rate} {messages:?}");
