@@ -3,6 +3,7 @@
 mod arriving;
 mod bottleneck;
 mod classes;
+mod connections;
 mod fate;
 mod incoming;
 mod moments;
