@@ -56,6 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_class_has_the_name_by_which_programs_ask_for_it() {
+        assert_eq!(Class::ALL.map(Class::name), ["control", "urgent", "normal", "bulk"]);
+    }
+
+    #[test]
     fn the_two_bits_name_each_class_and_the_others_nothing() {
         assert_eq!([0, 1, 2, 3].map(Class::from_bits), Class::ALL);
         assert_eq!(Class::from_bits(0b1111_1101), Class::Urgent);

@@ -4,6 +4,7 @@ mod arriving;
 mod bottleneck;
 mod calm;
 mod classes;
+mod connections;
 mod fate;
 mod incoming;
 mod moments;

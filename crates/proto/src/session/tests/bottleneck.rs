@@ -64,6 +64,25 @@ fn links_of_their_own_are_left_alone() {
 }
 
 #[test]
+fn a_gain_that_says_neither_this_nor_that_is_no_vote() {
+    let mut session = saturated(2);
+    run(&mut session, NOW, Duration::s(40), &[1_000; 2], &[&[0, 1_900], &[1_900, 0]]);
+    let known: Vec<_> = session.links.iter().map(|link| link.shared).collect();
+    // Sixty percent say that they share the place, less than thirty that they do not.
+    let later = NOW + Duration::s(40);
+    let outs = run(&mut session, later, Duration::s(120), &[1_000; 2], &[&[0, 1_320], &[1_580, 0]]);
+    assert_eq!(outs, [1, 1]);
+    assert_eq!(session.links.iter().map(|link| link.shared).collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn a_link_alone_is_never_left_out() {
+    let mut session = saturated(1);
+    assert_eq!(run(&mut session, NOW, Duration::s(20), &[1_000], &[&[0]]), [0]);
+    assert_eq!(session.trials.deadline(), Instant::NEVER);
+}
+
+#[test]
 fn of_three_links_the_two_that_share_are_found() {
     let mut session = saturated(3);
     let without: [&[u64]; 3] = [&[0, 1_000, 990], &[500, 0, 1_950], &[510, 1_900, 0]];

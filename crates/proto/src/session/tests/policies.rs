@@ -293,6 +293,19 @@ fn of_redundant_messages_only_what_is_missing_goes() {
 }
 
 #[test]
+fn a_copy_that_no_packet_of_a_link_takes_is_left_to_the_others() {
+    let config = Config { policy: Policy::Redundant, ..config() };
+    let mut session = session_with_mtu(&config, &[(Active, 0); 2], 8_968);
+    session.links.iter_mut().for_each(make_fast);
+    session.links[1].mtu = crate::link::mtu::Mtu::new(1_472, 1_472);
+    send(&mut session, 5_000);
+    send(&mut session, 8);
+    assert_eq!(drained(&mut session, 0), 5_008);
+    assert_eq!(drained(&mut session, 1), 8, "and does not hold up what follows");
+    assert!(session.links[1].copies.is_empty());
+}
+
+#[test]
 fn a_link_that_falls_far_behind_gets_no_more_copies() {
     let mut session = with(Policy::Redundant, 2);
     let old = Item::Messages { flow: 77, first: 1, count: 1 };
@@ -324,6 +337,8 @@ fn each_flow_goes_by_the_policy_of_its_port_or_its_class() {
     assert_eq!(shares_of(FLOW.from, Class::Urgent), 8, "the port's own counts");
     let policies = session.sending.flows.iter().map(|(_, flow)| flow.policy).collect::<Vec<_>>();
     assert_eq!(policies, [None, Some(0), Some(1)]);
+    let told = session.flows().map(|flow| flow.policy).collect::<Vec<_>>();
+    assert_eq!(told, [Policy::Static, Policy::Redundant, Policy::Adaptive], "in the order of their ports");
     session.set_policy(FLOW.from, None);
     session.forget_sender(FLOW.from);
     let mut again = session.assigners.number_for(&FlowKey { class: Class::Normal, ..FLOW });

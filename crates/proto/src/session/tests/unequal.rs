@@ -126,6 +126,28 @@ fn every_link_takes_what_it_has_room_for_while_much_waits() {
     assert!(packets.iter().map(Packet::payload_bytes).sum::<usize>() > 0);
 }
 
+#[test]
+fn near_the_end_a_link_that_has_much_under_way_takes_no_more_than_it_delivers_soon() {
+    // What 1 Gbit/s delivers in a round trip of 100 us and twice what packets may wait, of which this much is under way.
+    let (reach, busy) = (125 * (100 + 2 * 500), 120_000);
+    let share = |waiting, under_way| {
+        let mut session = rates(&[1_000, 1_000]);
+        start_transfer(&mut session, Class::Normal, waiting);
+        session.links.iter_mut().for_each(|link| {
+            link.window.set_queue_target(Duration::us(500));
+            fill_window(link, under_way);
+        });
+        session.share_of(NOW, 1)
+    };
+    assert!(share(100_000, 0).abs_diff(50_000) < 1_000, "half of what waits");
+    assert_eq!(share(100_000, busy), reach - busy);
+    assert_eq!(share(100_000, reach), 0);
+    assert!(
+        share(2 << 20, busy).abs_diff(1 << 20) < 1_000,
+        "while much waits it takes half of it all the same"
+    );
+}
+
 /// Two links; the second one has taken 10,000 bytes, and then nothing came back of it.
 fn late() -> Session {
     let mut session = rates(&[1_000, 1_000]);
@@ -173,4 +195,23 @@ fn nobody_helps_while_other_work_waits_if_he_has_helped_too_much_or_is_standby()
     let mut session = late();
     session.links[0].status = LinkStatus::Standby;
     assert_eq!(helped(&mut session, NOW + Duration::ms(3)), 0, "a standby link is not there for that");
+}
+
+#[test]
+fn what_is_late_stays_where_it_is_while_no_other_link_may_carry_it() {
+    let troubles: [(&str, fn(&mut Link), u64); 4] = [
+        ("none", |_| (), 8),
+        ("standby", |link| link.status = LinkStatus::Standby, 0),
+        ("blocked", |link| link.blocked = true, 0),
+        ("in doubt", |link| link.pto_count = 1, 0),
+    ];
+    for (name, trouble, packets) in troubles {
+        let mut session = late();
+        trouble(&mut session.links[0]);
+        with_cx(&config(), |cx| {
+            cx.now = NOW + Duration::ms(3);
+            session.insure(cx);
+        });
+        assert_eq!(session.stats.packets_insured, packets, "{name}");
+    }
 }
