@@ -11,6 +11,7 @@ pub mod command;
 mod gather;
 pub(crate) mod history;
 mod picture;
+mod rest;
 mod spaced;
 pub(crate) mod status;
 mod store;
@@ -44,7 +45,6 @@ use polyrail_proto::config::Policy;
 use polyrail_proto::error::LinkSetError;
 use polyrail_proto::id::{BearerId, LinkId, NodeId, PortId};
 use polyrail_proto::service::Lookup;
-use polyrail_proto::session::Rest;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
@@ -109,9 +109,6 @@ impl Budget {
     /// For the first turn after a rest, for which much has been left.
     const RESTED: Budget = Budget { look: Look::Rested, receives: 16, ..Budget::USUAL };
 }
-
-/// A rest that is shorter costs more than it saves.
-const REST_NS_MIN: u64 = 200_000;
 
 /// What a turn did, and what it would like next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -364,25 +361,6 @@ impl Engine {
     pub fn is_busy(&self, now_ns: u64) -> bool {
         let own = self.node.config().node;
         self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
-    }
-
-    /// How long whoever drives may leave the sockets alone, nanoseconds; 0: what comes or leaves may matter at once. Bearers by
-    /// which something leaves are looked at again while half of what waits in their queues is left: where nothing waits, as
-    /// in front of a path that is slower than its first link, nobody rests.
-    pub fn rest_ns(&mut self, now_ns: u64) -> u64 {
-        let Rest { span, sends } = self.node.rest(Instant(now_ns));
-        let mut rest_ns = span.0;
-        if !sends || rest_ns == 0 {
-            return rest_ns;
-        }
-        for entry in self.bearers.iter_mut().filter(|entry| !entry.loopback && !entry.vacant) {
-            let (rate, _) = self.node.bearer_rate(entry.id);
-            if rate > 0 {
-                let half = entry.bearer.backlog_bytes() as u64 * 500_000_000;
-                rest_ns = rest_ns.min(half / rate);
-            }
-        }
-        if rest_ns < REST_NS_MIN { 0 } else { rest_ns }
     }
 
     /// Bytes of the ports' receiving arenas that messages occupy, those that applications hold among them. Looks at all of
