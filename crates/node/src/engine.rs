@@ -30,8 +30,9 @@ pub(crate) mod admission_answers {
 pub(crate) use bearers::Lost;
 pub use bearers::{Attachment, WhyClosed};
 pub use client::Client;
-pub use polyrail_shm::{Pool, Sizes};
+pub use polyrail_shm::{Pool, Quota, Sizes};
 pub use status::{BearerStatus, BindingStatus, LinkReport, LostStatus, MissingStatus, PeerStatus, Status};
+pub use store::LargeMemory;
 
 use crate::config::ClassDscps;
 use crate::node::events::NodeEvent;
@@ -215,6 +216,11 @@ impl Engine {
             clock: |began_ns| began_ns,
             dscps: ClassDscps::default(),
         }
+    }
+
+    /// From now on ports that are opened get memory for large messages before their programs are asked for it.
+    pub fn set_large_memory(&mut self, large: LargeMemory) {
+        self.store.set_large(large);
     }
 
     /// Has each train leave with the DSCP of its class.

@@ -8,7 +8,7 @@ use crate::attendant;
 use crate::clock::now_ns;
 use crate::config::{Config, Profile, Security};
 use crate::engine::client::Exchange;
-use crate::engine::{Engine, Status};
+use crate::engine::{Engine, LargeMemory, Status};
 use crate::error::{Error, LinkSetError, StartError, SubscribeError};
 use crate::port::Port;
 use crate::readiness::Readiness;
@@ -22,7 +22,7 @@ use polyrail_proto::id::{Incarnation, LinkId, NodeId};
 use polyrail_proto::service::Topic;
 use polyrail_proto::time::Duration as Span;
 use polyrail_proto::wire::LinkStatus;
-use polyrail_shm::{Pool, Sizes};
+use polyrail_shm::{Pool, Quota, Sizes};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
@@ -52,6 +52,9 @@ pub struct Node {
 const POOL_BYTES_MAX: usize = 4 << 30;
 /// Buffers kept for the next large message, bytes.
 const POOL_IDLE_BYTES_MAX: usize = 64 << 20;
+/// What of it large messages may take for which no program was asked, bytes: those to one port, and all.
+const AHEAD_PORT_BYTES_MAX: usize = 32 << 20;
+const AHEAD_BYTES_MAX: usize = 256 << 20;
 
 impl Node {
     /// Starts a node in this process: its links, names and sessions live as long as it does. The calling threads
@@ -68,17 +71,19 @@ impl Node {
         let mut engine = Engine::new(now_ns(), core);
         engine.set_clock(|_| now_ns());
         engine.set_dscps(config.dscp);
+        let pool = Pool::with_idle_max(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX);
+        engine.set_large_memory(LargeMemory {
+            pool: pool.clone(),
+            quota: Quota::new(AHEAD_BYTES_MAX),
+            port_bytes_max: AHEAD_PORT_BYTES_MAX,
+            message_bytes_max: config.message_bytes_max,
+        });
         let hub = MemoryHub::new();
         let warnings = bearers::open_all(&mut engine, &config)?;
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
         let drive = Drive::new(engine)
             .map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
-        let shared = Arc::new(Shared {
-            drive,
-            pool: Pool::with_idle_max(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX),
-            exchange: Exchange::default(),
-            config,
-        });
+        let shared = Arc::new(Shared { drive, pool, exchange: Exchange::default(), config });
         let threads = start_threads(&shared)?;
         Ok(Node { shared, id, name, warnings, threads, readiness: OnceLock::new() })
     }

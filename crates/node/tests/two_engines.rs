@@ -1,7 +1,7 @@
 //! Two engines over in-process bearers, driven by hand with a clock of the test's own.
 
 use polyrail::engine::client::{Arrival, Exchange};
-use polyrail::engine::{Budget, Client, Engine, Pool};
+use polyrail::engine::{Budget, Client, Engine, LargeMemory, Pool, Quota};
 use polyrail::{Class, Destination, NodeId, Scope, ServiceAddress, ServiceRange};
 use polyrail_bearer::{FaultBearer, Faults, MemoryHub};
 use polyrail_proto::Config;
@@ -518,4 +518,39 @@ fn links_that_are_cut_in_turn_again_and_again_leave_one_to_go_by() {
             assert!(longest_ns < 50_000_000, "{longest_ns} ns in cut {cut}, carrier {carrier}");
         }
     }
+}
+
+#[test]
+fn large_messages_arrive_before_their_program_looks_as_far_as_memory_is_given_for_that() {
+    let mut world = World::new(2, 1);
+    let pool = Pool::new(64 << 20);
+    let quota = Quota::new(64 << 20);
+    let (port_bytes_max, message_bytes_max) = (12 << 20, 6 << 20);
+    let large = LargeMemory { pool: pool.clone(), quota: quota.clone(), port_bytes_max, message_bytes_max };
+    world.engines[1].set_large_memory(large);
+    let (mut server, mut client) = (world.client(1), world.client(0));
+    bind(&mut world, &mut server, SERVICE);
+    world.run(200);
+    let mut send = |world: &mut World, len: usize| {
+        let buffer = pool.alloc(len).unwrap();
+        client.send_buffer(Destination::Service(SERVICE), Class::Normal, None, buffer).unwrap();
+        world.run(300);
+        client.unconfirmed()
+    };
+    assert_eq!([send(&mut world, 5 << 20), send(&mut world, 5 << 20)], [0, 0], "nobody was asked");
+    assert_eq!(quota.used_bytes(), 10 << 20);
+    assert_eq!(send(&mut world, 5 << 20), 1, "one port may have no more");
+    for _ in 0..2 {
+        assert!(matches!(server.poll(), Some(Arrival::Owned(envelope, _)) if envelope.len == 5 << 20));
+    }
+    let Some(Arrival::Offer { len, offer, .. }) = server.poll() else { panic!("its program is asked") };
+    assert_eq!((len, quota.used_bytes(), server.poll().is_none()), (5 << 20, 0, true));
+    server.accept(offer, pool.alloc(len as usize).unwrap()).unwrap();
+    world.run(300);
+    // What has been given back serves the next one, but for what a program may not want.
+    assert!(matches!(server.poll(), Some(Arrival::Owned(..))));
+    assert_eq!(send(&mut world, 5 << 20), 0);
+    assert_eq!(send(&mut world, (6 << 20) + 1), 1);
+    assert!(matches!(server.poll(), Some(Arrival::Owned(..))));
+    assert!(matches!(server.poll(), Some(Arrival::Offer { .. })));
 }

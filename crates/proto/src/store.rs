@@ -14,7 +14,13 @@ pub trait Store {
     /// the memory is kept for such, lest messages that wait for it hold everything.
     fn reserve(&mut self, port: PortId, bytes: u64, urgent: bool) -> Option<BufferId>;
 
-    /// Copies `bytes` to `offset` of a buffer that `reserve` gave, before the packet is acknowledged.
+    /// Memory for an announced message of `port` for which `reserve` had none, so that it need not wait until its receiver is
+    /// asked. `None`: then that happens when its turn comes.
+    fn reserve_ahead(&mut self, _port: PortId, _bytes: u64) -> Option<BufferId> {
+        None
+    }
+
+    /// Copies `bytes` to `offset` of a buffer that was reserved, before the packet is acknowledged.
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]);
 
     /// Gives back receive memory that was never delivered.

@@ -40,7 +40,7 @@ pub use counter::{Word, WordView};
 pub use doorbell::Doorbell;
 pub use open_entry::{OpenEntry, OpenEntryView};
 #[cfg(not(loom))]
-pub use pool::{Buffer, Exhausted, Pool};
+pub use pool::{Buffer, Exhausted, Pool, Quota};
 #[cfg(not(loom))]
 pub use queue_pair::{Backing, Client, Engine, QueuePair, Sizes};
 pub use region::Region;

@@ -8,6 +8,7 @@
 
 mod class;
 mod memory;
+mod quota;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use class::class_bytes;
 use memory::Memory;
+use quota::Charge;
+
+pub use quota::Quota;
 
 /// The pool's limit is reached by buffers in use, or the machine has no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,16 @@ impl Pool {
                 exhausted
             })?,
         };
-        Ok(Buffer { memory: Some(memory), len, pool: Arc::clone(&self.shared) })
+        Ok(Buffer { memory: Some(memory), len, pool: Arc::clone(&self.shared), charge: None })
+    }
+
+    /// The same out of a quota, to which the buffer counts until it is dropped.
+    pub fn alloc_within(&self, len: usize, quota: &Arc<Quota>) -> Result<Buffer, Exhausted> {
+        let exhausted = Exhausted { len };
+        let charge = Quota::charge(quota, class_bytes(len).ok_or(exhausted)?).ok_or(exhausted)?;
+        let mut buffer = self.alloc(len)?;
+        buffer.charge = Some(charge);
+        Ok(buffer)
     }
 
     /// Bytes held, in use and idle together.
@@ -158,6 +171,8 @@ pub struct Buffer {
     memory: Option<Memory>,
     len: usize,
     pool: Arc<Shared>,
+    /// Given back when the memory was.
+    charge: Option<Charge>,
 }
 
 impl Buffer {

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use polyrail_shm::{Buffer, Exhausted, Pool};
+use polyrail_shm::{Buffer, Exhausted, Pool, Quota};
 use proptest::prelude::*;
 
 #[test]
@@ -40,6 +40,28 @@ fn idle_memory_above_its_bound_goes_back_to_the_machine() {
     let buffers: Vec<Buffer> = (0..4).map(|_| pool.alloc(1 << 20).unwrap()).collect();
     drop(buffers);
     assert_eq!((pool.idle_bytes(), pool.held_bytes()), (1 << 20, 1 << 20));
+}
+
+#[test]
+fn buffers_out_of_a_quota_count_to_it_and_to_its_whole_until_they_are_dropped() {
+    let pool = Pool::new(64 << 20);
+    let whole = Quota::new(3 << 20);
+    let (a, b) = (Quota::of(&whole, 2 << 20), Quota::of(&whole, 2 << 20));
+    let first = pool.alloc_within((1 << 20) - 1, &a).unwrap();
+    let second = pool.alloc_within(1 << 20, &a).unwrap();
+    assert_eq!(pool.alloc_within(1, &a).unwrap_err(), Exhausted { len: 1 });
+    let third = pool.alloc_within(1 << 20, &b).unwrap();
+    assert!(pool.alloc_within(1 << 20, &b).is_err(), "the whole is used up");
+    assert_eq!((a.used_bytes(), b.used_bytes(), whole.used_bytes()), (2 << 20, 1 << 20, 3 << 20));
+    drop(thread::spawn(move || drop(first)).join());
+    assert_eq!((a.used_bytes(), whole.used_bytes()), (1 << 20, 2 << 20));
+    assert!(pool.alloc_within(1 << 20, &b).is_ok());
+    drop((second, third));
+    assert_eq!((a.used_bytes(), b.used_bytes(), whole.used_bytes()), (0, 0, 0));
+    let small = Pool::new(1 << 20);
+    let _taken = small.alloc(1 << 20).unwrap();
+    assert!(small.alloc_within(1 << 20, &a).is_err());
+    assert_eq!(whole.used_bytes(), 0, "what the pool had not is not charged");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::world::{Factory, NodeSpec};
 use polyrail::engine::client::{Arrival, Client, Envelope, Exchange};
 use polyrail::engine::command::FailureCode;
 use polyrail::engine::{Budget, Engine};
-use polyrail::engine::{Pool, Sizes};
+use polyrail::engine::{LargeMemory, Pool, Quota, Sizes};
 use polyrail::{Class, Destination, NodeEvent};
 use polyrail_bearer::MemoryHub;
 use polyrail_proto::address::{Scope, ServiceRange};
@@ -79,10 +79,19 @@ fn config(plan: &Plan, spec: &NodeSpec, options: Options) -> Config {
     config
 }
 
+/// So little that large messages get memory ahead at times, and at times their programs are asked for it.
+fn large_memory(plan: &Plan, pool: &Pool) -> LargeMemory {
+    let port_bytes_max = plan.rx_arena_bytes as usize;
+    let (pool, quota) = (pool.clone(), Quota::new(2 * port_bytes_max));
+    LargeMemory { pool, quota, port_bytes_max, message_bytes_max: 8 << 20 }
+}
+
 /// A factory of engines.
 pub fn factory(options: Options) -> Factory {
     Box::new(move |plan: &Plan, spec: &NodeSpec, bearers| {
         let mut engine = Engine::new(spec.now_ns, config(plan, spec, options));
+        let pool = Pool::new(POOL_BYTES);
+        engine.set_large_memory(large_memory(plan, &pool));
         for bearer in bearers {
             engine.add_bearer(spec.now_ns, Box::new(bearer));
         }
@@ -96,7 +105,7 @@ pub fn factory(options: Options) -> Factory {
                 rx_bytes: plan.rx_arena_bytes,
             },
             exchange: Exchange::default(),
-            pool: Pool::new(POOL_BYTES),
+            pool,
             seats: BTreeMap::new(),
             news: Vec::new(),
             subscriber: Subscriber::default(),

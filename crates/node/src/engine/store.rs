@@ -13,7 +13,7 @@ use polyrail_proto::transfer::PIECE_HEAD_BYTES;
 use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Backing, Buffer, Engine as Pair, QueuePair, Sizes};
+use polyrail_shm::{Backing, Buffer, Engine as Pair, Pool, QueuePair, Quota, Sizes};
 use polyrail_sys::eventfd::EventFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -80,6 +80,8 @@ pub(super) struct Slot {
     /// How its large messages are laid out.
     pub spacing: Option<Spacing>,
     loans: Loans,
+    /// What it may have of the memory for large messages.
+    ahead: Option<Arc<Quota>>,
     /// The client is gone; what it sent is still under way.
     pub closing: bool,
     /// Completions that found the queue full.
@@ -190,10 +192,25 @@ pub(super) struct EngineStore {
     names_generation: u64,
     /// Messages of which several copies are under way.
     shares: BTreeMap<(PortId, BufferId), Share>,
+    /// Where memory for large messages is taken from that nobody was asked for.
+    large: Option<LargeMemory>,
     /// Messages that their senders want back if they fail.
     asked: BTreeMap<BufferId, Asked>,
     /// Something is to be published.
     dirty: bool,
+}
+
+/// Memory for large messages that are on their way to ports whose programs were not asked for it.
+#[derive(Clone)]
+pub struct LargeMemory {
+    /// Where it comes from.
+    pub pool: Pool,
+    /// What all ports together may have of it.
+    pub quota: Arc<Quota>,
+    /// What one port may have of it.
+    pub port_bytes_max: usize,
+    /// The largest message that gets any.
+    pub message_bytes_max: usize,
 }
 
 /// A message of which several copies are under way.
@@ -245,6 +262,7 @@ impl EngineStore {
             exchange: exchange.clone(),
             spacing,
             loans: Loans::default(),
+            ahead: self.large.as_ref().map(|large| Quota::of(&large.quota, large.port_bytes_max)),
             closing: false,
             overflow: VecDeque::new(),
             completed: 0,
@@ -258,6 +276,11 @@ impl EngineStore {
         self.by_port.insert(port, index);
         self.dirty = true;
         Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
+    }
+
+    /// From now on ports that are opened get memory for large messages that nobody was asked for.
+    pub(super) fn set_large(&mut self, large: LargeMemory) {
+        self.large = Some(large);
     }
 
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {
@@ -319,12 +342,16 @@ impl EngineStore {
     pub(super) fn hold(&mut self, index: usize, number: u64, cookie: u32) -> Option<BufferId> {
         let slot = self.slots.get_mut(index)?.as_mut()?;
         let buffer = slot.exchange.take(number)?;
+        Some(self.keep(buffer, cookie))
+    }
+
+    fn keep(&mut self, buffer: Buffer, cookie: u32) -> BufferId {
         let at = self.held.iter().position(Option::is_none).unwrap_or(self.held.len());
         if at == self.held.len() {
             self.held.push(None);
         }
         self.held[at] = Some(buffer);
-        Some(Place::Held(at, cookie).id())
+        Place::Held(at, cookie).id()
     }
 
     /// Length of a held buffer.
@@ -583,6 +610,14 @@ impl Store for EngineStore {
             return None;
         }
         rx.alloc(bytes).map(|offset| Place::Rx(index, offset).id())
+    }
+
+    fn reserve_ahead(&mut self, port: PortId, bytes: u64) -> Option<BufferId> {
+        let large = self.large.clone()?;
+        let (_, slot) = self.slot_of(port)?;
+        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= large.message_bytes_max)?;
+        let buffer = large.pool.alloc_within(bytes, slot.ahead.as_ref()?).ok()?;
+        Some(self.keep(buffer, 0))
     }
 
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {

@@ -46,12 +46,8 @@ impl Session {
         };
         let Some(owner) = self.receiving.flows.get(key).map(|flow| flow.owner) else { return Taken::No };
         let mut transfer = ReceiveTransfer::new(key, owner, seq, rts);
-        let memory = if rts.total <= cx.config.auto_accept_bytes_max {
-            // If it is next and there is no room, its receiver is asked for memory (see `offer_head`).
-            cx.store.reserve(owner, rts.total, false)
-        } else {
-            None
-        };
+        // If it is next and there is none, its receiver is asked for memory (see `offer_head`).
+        let memory = memory_for(cx.store, owner, rts.total, cx.config);
         let accepted = memory.is_some();
         if let Some(buffer) = memory {
             transfer.accept(buffer);
@@ -150,8 +146,8 @@ impl Session {
         let waiting = std::mem::take(&mut self.receiving.waiting);
         for key in waiting {
             let Some(transfer) = self.receiving.transfers.get_mut(key) else { continue };
-            let mine = transfer.owner == port && transfer.total <= config.auto_accept_bytes_max;
-            match if mine { store.reserve(port, transfer.total, false) } else { None } {
+            let mine = transfer.owner == port;
+            match if mine { memory_for(store, port, transfer.total, config) } else { None } {
                 Some(buffer) => {
                     transfer.accept(buffer);
                     self.receiving.cts.push_back(key);
@@ -170,4 +166,10 @@ impl Session {
         }
         Taken::Yes
     }
+}
+
+/// Memory for a message of `bytes` that was announced for `port`.
+fn memory_for(store: &mut dyn Store, port: PortId, bytes: u64, config: &Config) -> Option<BufferId> {
+    let placed = if bytes <= config.auto_accept_bytes_max { store.reserve(port, bytes, false) } else { None };
+    placed.or_else(|| store.reserve_ahead(port, bytes))
 }

@@ -15,6 +15,8 @@ pub(super) struct Ledger {
     /// What was released, and whether it had been delivered.
     pub released: Vec<(PortId, bool)>,
     pub full: bool,
+    /// Large messages that get memory although it is.
+    pub ahead: usize,
 }
 
 impl Store for Ledger {
@@ -23,6 +25,11 @@ impl Store for Ledger {
             return None;
         }
         self.reserved.push((bytes, urgent));
+        Some(BufferId(self.reserved.len() as u64))
+    }
+    fn reserve_ahead(&mut self, _: PortId, bytes: u64) -> Option<BufferId> {
+        self.ahead = self.ahead.checked_sub(1)?;
+        self.reserved.push((bytes, false));
         Some(BufferId(self.reserved.len() as u64))
     }
     fn place(&mut self, _: BufferId, offset: u64, bytes: &[u8]) {
@@ -240,6 +247,23 @@ fn memory_for_a_large_message_is_asked_for_when_its_turn_comes() {
         assert!(receiver.frames(&[Frame::Message(message, &[1; 8])]));
         assert_eq!(offers(&receiver), told);
     }
+}
+
+#[test]
+fn a_large_message_that_gets_memory_ahead_waits_for_no_turn_and_nobody() {
+    let mut receiver = Receiver::new();
+    receiver.store.ahead = 2;
+    for seq in [1, 2, 0] {
+        assert!(receiver.frames(&[Frame::Rts(wire::Rts { message: head(seq), token: 3, total: 8 << 20 })]));
+    }
+    let offers = |r: &Receiver| r.events.iter().filter(|event| matches!(event, Event::Offer { .. })).count();
+    let waits = |r: &Receiver| (r.session.receiving.cts.len(), r.session.receiving.waiting.len());
+    assert_eq!((waits(&receiver), offers(&receiver)), ((2, 1), 1), "its receiver is asked for the third");
+    receiver.store.ahead = 1;
+    receiver.call(|session, cx| session.retry_waiting(cx.store, PortId(999), cx.config));
+    assert_eq!(waits(&receiver), (2, 1), "of another port");
+    receiver.call(|session, cx| session.retry_waiting(cx.store, head(0).to, cx.config));
+    assert_eq!((waits(&receiver), receiver.store.reserved.len()), ((3, 0), 3));
 }
 
 #[test]
