@@ -260,7 +260,7 @@ fn a_large_message_that_gets_memory_ahead_waits_for_no_turn_and_nobody() {
     let waits = |r: &Receiver| (r.session.receiving.cts.len(), r.session.receiving.waiting.len());
     assert_eq!((waits(&receiver), offers(&receiver)), ((2, 1), 1), "its receiver is asked for the third");
     receiver.store.ahead = 1;
-    receiver.call(|session, cx| session.retry_waiting(cx.store, FLOW.from, cx.config));
+    receiver.call(|session, cx| session.retry_waiting(cx.store, PortId(999), cx.config));
     assert_eq!(waits(&receiver), (2, 1), "of another port");
     receiver.call(|session, cx| session.retry_waiting(cx.store, head(0).to, cx.config));
     assert_eq!((waits(&receiver), receiver.store.reserved.len()), ((3, 0), 3));
