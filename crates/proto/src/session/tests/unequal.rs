@@ -199,7 +199,8 @@ fn nobody_helps_while_other_work_waits_if_he_has_helped_too_much_or_is_standby()
 
 #[test]
 fn what_is_late_stays_where_it_is_while_no_other_link_may_carry_it() {
-    let troubles: [(&str, fn(&mut Link), u64); 4] = [
+    type Trouble = (&'static str, fn(&mut Link), u64);
+    let troubles: [Trouble; 4] = [
         ("none", |_| (), 8),
         ("standby", |link| link.status = LinkStatus::Standby, 0),
         ("blocked", |link| link.blocked = true, 0),
