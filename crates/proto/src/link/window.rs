@@ -230,7 +230,9 @@ impl Window {
         self.rtt_min = sample.rtt_min;
         let app_limited = sample.app_limited || sample.inflight_before < self.cwnd / 2;
         self.loss.acked_bytes += sample.acked_bytes;
-        self.round.full &= !app_limited || sample.bearer_full;
+        // A buffer that had no room for a train, long ago perhaps, is not full of a few packets.
+        let bearer_full = sample.bearer_full && sample.inflight_before >= TRAIN_BYTES / 2;
+        self.round.full &= !app_limited || bearer_full;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         let full = self.sample_rate(now, sample, app_limited);
         if self.is_starting() && !app_limited && sample.queueing <= self.queue_target + sample.rtt_min {

@@ -537,13 +537,25 @@ fn the_start_ends_too_where_the_bearer_was_full_all_the_time_and_bounds_what_is_
             // Two for each round.
             for bearer_full in full {
                 feed.ack(Duration(STEP.0 / 2), 51_200, |sample| {
-                    (sample.inflight_before, sample.bearer_full) =
-                        (sample.inflight_before / 2 - 1, bearer_full);
+                    (sample.app_limited, sample.bearer_full) = (true, bearer_full);
                 });
             }
         }
         assert_eq!(feed.window.is_starting(), starting, "{full:?}");
         assert!(starting || feed.window.rate_bytes_per_s() == RATE);
+    }
+}
+
+#[test]
+fn a_few_packets_do_not_end_the_start_though_the_bearer_was_full_once() {
+    for (inflight, starting) in [(32 * 1024 - 1, true), (32 * 1024, false)] {
+        let mut feed = Feed::new();
+        for _ in 0..20 {
+            feed.ack(STEP, 4_096, |sample| {
+                (sample.inflight_before, sample.app_limited, sample.bearer_full) = (inflight, true, true);
+            });
+        }
+        assert_eq!(feed.window.is_starting(), starting, "{inflight}");
     }
 }
 
