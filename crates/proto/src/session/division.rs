@@ -15,9 +15,12 @@ pub(super) const WORKS_MAX: usize = 32;
 pub(super) const BYTES_MAX: u64 = 8 << 20;
 /// Links are alike whose rates differ by no more than this factor, 3 to 2: no closer is what bursts tell of a link.
 const ALIKE: (u64, u64) = (3, 2);
-/// A link that is so many times slower than the best one takes no part: it could shorten a message by that part, but
+/// A link that is so many times slower than the best one has no share: it could shorten a message by that part, but
 /// keeps it waiting many times as long where it is slower than thought.
 const SLOW: u64 = 16;
+/// Such a link takes what it would deliver before all is done though it were so many times slower still: it may be faster
+/// than thought, and from nothing nobody would learn that.
+const DOUBT: u64 = 2;
 /// A link that is later than the others by more than this is not waited for while much else is to be sent: if it is
 /// thought to be slower than it is, nobody would ever find out.
 const SPREAD_MAX: Duration = Duration::ms(4);
@@ -105,14 +108,33 @@ fn plenty_bytes(candidates: &[Candidate], trains_bytes: u64, queue: Duration) ->
     trains_bytes + moved
 }
 
+/// Bytes of the `bytes` left that `slow` takes, which has no share beside the candidates: whole packets, as it holds nobody
+/// up.
+fn crumb(candidates: &[Candidate], slow: Candidate, bytes: u64) -> u64 {
+    let delivers = slow.moves((level_ns(candidates, bytes) / DOUBT).saturating_sub(slow.delay_ns));
+    if delivers >= slow.packet_bytes { delivers } else { 0 }
+}
+
 /// Links that divide the end of what waits, as one of the links that serve sees it.
 struct Division {
     candidates: ArrayVec<Candidate, { limits::LINKS_MAX }>,
-    /// Which of them it is; `None`: it is too slow to be one.
+    /// The link itself.
+    own: Candidate,
+    /// Which of the candidates it is; `None`: it is too slow to be one.
     which: Option<usize>,
     /// They are taken to be equally fast.
     same: bool,
     plenty_bytes: u64,
+}
+
+impl Division {
+    /// Bytes of the `bytes` left that the link should take.
+    fn part(&self, bytes: u64) -> u64 {
+        match self.which {
+            Some(which) => share(&self.candidates, which, bytes),
+            None => crumb(&self.candidates, self.own, bytes),
+        }
+    }
 }
 
 impl Session {
@@ -127,28 +149,24 @@ impl Session {
         if waiting >= BYTES_MAX || is_small && division.same {
             return u64::MAX;
         }
-        let Some(which) = division.which else { return 0 };
-        let share = share(&division.candidates, which, waiting);
+        let (part, own) = (division.part(waiting), division.own);
         #[cfg(feature = "planted")]
-        if self.planted == Some(crate::planted::Planted::LostRemainder)
-            && waiting <= division.candidates[which].packet_bytes
-        {
+        if self.planted == Some(crate::planted::Planted::LostRemainder) && waiting <= own.packet_bytes {
             return 0;
         }
-        if waiting >= division.plenty_bytes {
-            return share;
+        if waiting >= division.plenty_bytes || division.which.is_none() {
+            return part;
         }
         // What is bound late goes by what the links have done meanwhile, and not by what was expected of them.
-        let (link, own) = (&self.links[index], division.candidates[which]);
+        let link = &self.links[index];
         let reach_ns = (link.rtt.min() + link.window.queue_target().times(2)).0;
         let reach = own.moves(reach_ns).max(own.packet_bytes);
-        share.min(reach.saturating_sub(link.backlog_bytes(now, own.bytes_per_s)))
+        part.min(reach.saturating_sub(link.backlog_bytes(now, own.bytes_per_s)))
     }
 
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
     pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
-        let takes = |d: &Division| d.which.is_some_and(|which| share(&d.candidates, which, bytes) > 0);
-        bytes < BYTES_MAX && self.division(AS_CONFIRMED, index).is_some_and(|division| !takes(&division))
+        bytes < BYTES_MAX && self.division(AS_CONFIRMED, index).is_some_and(|division| division.part(bytes) == 0)
     }
 
     /// `None` if link `index` takes whatever it has room for: it does not serve or is alone; or who takes what was decided
@@ -178,7 +196,8 @@ impl Session {
         let which = parts.iter().position(|part| part.spec.id == link.spec.id);
         let trains_bytes = served().map(Link::train_bytes).sum();
         let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
-        Some(Division { candidates, which, same: same.is_some(), plenty_bytes })
+        let own = which.map_or_else(|| Candidate::at_rate(link, now, link.rate(hope)), |which| candidates[which]);
+        Some(Division { candidates, own, which, same: same.is_some(), plenty_bytes })
     }
 
     /// Bytes that wait to be sent; `enough` or more: nobody has counted further.
@@ -261,6 +280,16 @@ mod tests {
         let alike = |rates: &[u64]| are_alike(rates.iter().copied());
         assert!(alike(&[1_000, 1_500]) && alike(&[1_000, 1_200, 1_500]));
         assert!(!alike(&[1_000, 1_501]) && !alike(&[1_500, 1_200, 999]));
+    }
+
+    #[test]
+    fn a_link_without_a_share_takes_what_would_be_there_in_time_from_one_half_as_fast() {
+        // 1 Gbit/s is done with 1,000,000 bytes after 8 ms; 25 Mbit/s move 3.125 bytes in a microsecond.
+        let crumb = |delay_us, bytes| crumb(&[link(1_000, 0)], link(25, delay_us), bytes);
+        assert_eq!((crumb(0, 1_000_000), crumb(1_000, 1_000_000)), (12_500, 9_375));
+        assert_eq!((crumb(4_000, 1_000_000), crumb(10_000, 1_000_000)), (0, 0), "it would be late");
+        // A packet takes 471.04 us.
+        assert_eq!((crumb(0, 117_760), crumb(0, 117_759)), (1_472, 0));
     }
 
     #[test]

@@ -214,10 +214,12 @@ fn a_slow_link_is_told_to_be_late_for_what_the_others_deliver_before() {
         let payload_bytes: usize = sent.iter().flatten().map(Packet::payload_bytes).sum();
         (part, payload_bytes > 0)
     };
-    // In 480 us, 70 Mbit/s deliver three packets. A sixteenth is too little for anything.
+    // In 480 us, 70 Mbit/s deliver three packets. A sixteenth is too little for a share, and takes a packet that would be there
+    // in half that time.
     assert_eq!(told(70, 60_000), (Part::Pulls, true));
     assert_eq!(told(70, 17_000).0, Part::Pulls);
-    assert_eq!(told(62, 60_000), (Part::Late, false));
+    assert_eq!(told(62, 60_000), (Part::Pulls, true));
+    assert_eq!(told(62, 40_000), (Part::Late, false));
     assert_eq!(told(25, 20_000), (Part::Late, false));
     let session = rates(&[1_000, 25]);
     assert_eq!(parts(&session, 64 << 20), [Part::Pulls, Part::Pulls]);

@@ -61,6 +61,19 @@ fn a_slow_link_takes_no_piece_that_the_fast_one_delivers_sooner() {
 }
 
 #[test]
+fn a_link_that_is_thought_to_be_slow_is_given_what_holds_nothing_up() {
+    let mut session = rates(&[1_000, 25]);
+    start_transfer(&mut session, Class::Normal, 1 << 20);
+    // 1 MiB takes the fast one 8.4 ms, in half of which the slow one delivers 13,000 bytes.
+    let share = session.share_of(NOW, 1);
+    assert!((12_000..14_000).contains(&share), "{share}");
+    let before = session.links[1].sent.inflight_bytes();
+    assert!(poll(&mut session, 1).is_some());
+    let taken = session.links[1].sent.inflight_bytes() - before;
+    assert!(taken > 0 && session.share_of(NOW, 1) <= share - taken / 2, "what is under way counts");
+}
+
+#[test]
 fn unequal_links_share_a_message_by_their_rates() {
     let mut session = rates(&[800, 200]);
     send(&mut session, 60_000);
