@@ -61,6 +61,22 @@ pub(crate) enum Slept {
 /// Rare events that one wake-up takes notice of; of more, the next does.
 const RARE_EVENTS: usize = 16;
 
+/// What the helper does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Rest { patient: bool },
+    Poll,
+}
+
+/// What the helper saw when it last looked around.
+#[derive(Default)]
+struct Watch {
+    /// Turns and sleeps of others, and seats settled.
+    seen: Option<(u64, u64)>,
+    /// Looks since, with somebody in the seat and nothing new.
+    quiet_ticks: u32,
+}
+
 /// What a sleep ends by.
 struct Sleep {
     /// The rare events, then the data sockets.
@@ -111,11 +127,13 @@ pub(crate) struct Drive {
     woken: AtomicU64,
     /// Bearers whose descriptors are watched for room, one bit each.
     watched: AtomicU64,
-    /// Turns driven by application threads.
+    /// Turns and sleeps of application threads.
     turns: AtomicU64,
-    /// 1 when a thread found the seat taken and sleeps at its doorbell, and no doorbell was rung since: if the helper stood
-    /// back now, nobody would watch.
-    wanted: AtomicU64,
+    /// How often a thread found the seat taken, and sleeps at its doorbell.
+    missed_seats: AtomicU64,
+    /// How many of those are settled, a doorbell having been rung since: if the helper stood back before that, nobody would
+    /// watch. Changed by whoever has the engine.
+    settled_seats: AtomicU64,
     stopping: AtomicU64,
     /// Start of the process's fork count, to notice that we are in a child.
     forks: u64,
@@ -144,7 +162,8 @@ impl Drive {
             woken: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             turns: AtomicU64::new(0),
-            wanted: AtomicU64::new(0),
+            missed_seats: AtomicU64::new(0),
+            settled_seats: AtomicU64::new(0),
             stopping: AtomicU64::new(0),
             forks: polyrail_sys::process::fork_count(),
             patient: Mutex::new(false),
@@ -190,9 +209,8 @@ impl Drive {
     }
 
     fn turn(&self, mut engine: MutexGuard<'_, Engine>, now_ns: u64, budget: Budget) -> Work {
-        let work = engine.turn(now_ns, budget);
-        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.note_rung(work);
+        let work = self.settling(|| engine.turn(now_ns, budget));
+        self.note_use();
         // A sleeping poller must learn of a deadline that is earlier than the one it sleeps for.
         let polling = self.polling.load(Ordering::Relaxed);
         if polling != NOBODY {
@@ -234,12 +252,15 @@ impl Drive {
         if !self.take_seat(who) {
             return Slept::NoSeat;
         }
+        if who == Sleeper::Port {
+            // Else the helper would take the seat in the moments between two sleeps.
+            self.note_use();
+        }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
         let (work, rest_ns) = {
             let mut engine = self.lock();
             let now_ns = now_ns();
-            let work = engine.turn(now_ns, Budget::SLEEPY);
-            self.note_rung(work);
+            let work = self.settling(|| engine.turn(now_ns, Budget::SLEEPY));
             self.refresh(&engine);
             if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
@@ -267,12 +288,11 @@ impl Drive {
             awake();
             let mut engine = self.lock();
             let now_ns = now_ns();
-            let work = match rare {
+            let work = self.settling(|| match rare {
                 true => engine.turn(now_ns, Budget::THOROUGH),
                 false if rest_ns > 0 => engine.rested(now_ns, &sleep.ready),
                 false => engine.woken(now_ns, &sleep.ready),
-            };
-            self.note_rung(work);
+            });
             if self.has_joined() {
                 self.hand_over(&engine, work, now_ns);
             }
@@ -286,7 +306,7 @@ impl Drive {
         let take =
             || self.polling.compare_exchange(NOBODY, who as u64, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         take() || {
-            self.wanted.store(1, Ordering::Relaxed);
+            self.missed_seats.fetch_add(1, Ordering::Relaxed);
             // Fence `seat.wanted`, sleeper's end: either the helper sees that the seat is wanted after it has left it, or we
             // find it free now.
             fence(Ordering::SeqCst);
@@ -298,14 +318,23 @@ impl Drive {
     fn is_wanted(&self) -> bool {
         // Fence `seat.wanted`, the helper's end.
         fence(Ordering::SeqCst);
-        self.wanted.load(Ordering::Relaxed) == 1
+        self.missed_seats.load(Ordering::Relaxed) != self.settled_seats.load(Ordering::Relaxed)
     }
 
-    /// Whoever was rung will be back, and take the seat if it is free.
-    fn note_rung(&self, work: Work) {
+    /// Makes a turn of the engine, which the caller has. Whoever it rings will be back, and take the seat if it is free; not
+    /// counted are those who find the seat taken while it lasts: they may have been rung before.
+    fn settling(&self, turn: impl FnOnce() -> Work) -> Work {
+        let missed = self.missed_seats.load(Ordering::Relaxed);
+        let work = turn();
         if work.rang {
-            self.wanted.store(0, Ordering::Relaxed);
+            self.settled_seats.store(missed, Ordering::Relaxed);
         }
+        work
+    }
+
+    /// An application's thread is at work.
+    fn note_use(&self) {
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Leaves word for others of what the sleep does not end by, and lists what it ends by. A rest ends in a moment: nobody need
@@ -423,19 +452,31 @@ impl Drive {
 
     /// The helper thread's life.
     pub(crate) fn help(&self) {
-        let (mut seen, mut quiet_ticks) = (u64::MAX, 0);
-        while self.stopping.load(Ordering::Relaxed) == 0 {
-            let turns = self.turns.load(Ordering::Relaxed);
-            let moved = turns != std::mem::replace(&mut seen, turns);
-            if self.polling.load(Ordering::Relaxed) != NOBODY {
-                quiet_ticks = if moved { 0 } else { quiet_ticks + 1 };
-                self.rest(quiet_ticks >= PATIENT_TICKS);
-            } else if moved && !self.is_wanted() {
-                quiet_ticks = 0;
-                self.rest(false);
-            } else if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat {
-                self.rest(false);
+        let mut watch = Watch::default();
+        while !self.is_stopping() {
+            match self.next_of_helper(&mut watch) {
+                Next::Rest { patient } => self.rest(patient),
+                Next::Poll if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat => {
+                    self.rest(false);
+                }
+                Next::Poll => {}
             }
+        }
+    }
+
+    /// The helper stands back for whoever drives or sleeps in the seat, and for whoever it has rung: that one would else find
+    /// the seat taken, and have to be rung again for each message.
+    fn next_of_helper(&self, watch: &mut Watch) -> Next {
+        let now = (self.turns.load(Ordering::Relaxed), self.settled_seats.load(Ordering::Relaxed));
+        let moved = watch.seen.replace(now) != Some(now);
+        if self.polling.load(Ordering::Relaxed) != NOBODY {
+            watch.quiet_ticks = if moved { 0 } else { watch.quiet_ticks + 1 };
+            Next::Rest { patient: watch.quiet_ticks >= PATIENT_TICKS }
+        } else if moved && !self.is_wanted() {
+            watch.quiet_ticks = 0;
+            Next::Rest { patient: false }
+        } else {
+            Next::Poll
         }
     }
 

@@ -29,6 +29,8 @@ struct Hand {
     sockets: Mutex<Vec<EventFd>>,
     /// So many times somebody wants the engine while it reads.
     callers: AtomicU32,
+    /// So many times somebody wants the seat meanwhile.
+    seekers: AtomicU32,
     drive: OnceLock<Weak<Drive>>,
 }
 
@@ -59,12 +61,16 @@ impl Bearer for Troubled {
         self.bearer.broadcast(bytes)
     }
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
-        let callers = &self.hand.callers;
-        if self.outside
-            && callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
-        {
-            let drive = self.hand.drive.get().and_then(Weak::upgrade).unwrap();
-            assert!(drive.inline().is_none(), "the engine is taken");
+        let one_of = |left: &AtomicU32| {
+            let one = |left: u32| left.checked_sub(1);
+            self.outside && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one).is_ok()
+        };
+        let drive = || self.hand.drive.get().and_then(Weak::upgrade).unwrap();
+        if one_of(&self.hand.callers) {
+            assert!(drive().inline().is_none(), "the engine is taken");
+        }
+        if one_of(&self.hand.seekers) {
+            assert_eq!(drive().poll(Sleeper::Port, None, &mut || false, &|| ()), Slept::NoSeat);
         }
         self.bearer.recv(batch, thorough)
     }
@@ -608,4 +614,60 @@ fn the_helper_does_not_stand_back_from_a_thread_that_found_the_seat_taken_until_
     world.settle();
     assert!(!world.drive.is_wanted(), "it was rung");
     world.client.pair.client_bell.cancel();
+}
+
+/// The helper's next steps.
+fn steps<const N: usize>(world: &World, watch: &mut Watch) -> [Next; N] {
+    std::array::from_fn(|_| world.drive.next_of_helper(watch))
+}
+
+const REST: Next = Next::Rest { patient: false };
+
+/// Somebody finds the seat taken, and `turn` rings a doorbell.
+fn ring(world: &mut World, turn: impl FnOnce(&World)) {
+    let seat = |world: &World, who| world.drive.polling.store(who, Ordering::Relaxed);
+    seat(world, Sleeper::Other as u64);
+    world.client.pair.client_bell.prepare();
+    assert_eq!(world.drive.poll(Sleeper::Port, None, &mut || false, &|| ()), Slept::NoSeat);
+    world.bind();
+    turn(world);
+    world.client.pair.client_bell.cancel();
+    seat(world, NOBODY);
+}
+
+#[test]
+fn the_helper_stands_back_for_a_moment_from_a_thread_that_it_has_rung() {
+    let (mut world, mut watch) = (World::new(), Watch::default());
+    assert_eq!(steps(&world, &mut watch), [REST, Next::Poll]);
+    ring(&mut world, |world| {
+        world.drive.polling.store(NOBODY, Ordering::Relaxed);
+        assert_eq!(world.drive.poll(Sleeper::Other, Some(now_ns()), &mut || true, &|| ()), Slept::Done);
+    });
+    assert_eq!(steps(&world, &mut watch), [REST, Next::Poll, Next::Poll], "that one did not come");
+}
+
+#[test]
+fn who_finds_the_seat_taken_in_the_turn_in_which_a_doorbell_is_rung_is_watched_for() {
+    let (mut world, mut watch) = (World::new(), Watch::default());
+    ring(&mut world, |world| {
+        world.hand.seekers.store(1, Ordering::Relaxed);
+        assert!(drive(world).rang);
+        assert_eq!(world.hand.seekers.load(Ordering::Relaxed), 0);
+    });
+    assert!(world.drive.is_wanted());
+    assert_eq!(steps(&world, &mut watch), [Next::Poll]);
+}
+
+#[test]
+fn the_helper_leaves_the_seat_to_a_thread_that_sleeps_in_it_again_and_again() {
+    let (world, mut watch) = (World::new(), Watch::default());
+    assert_eq!(steps(&world, &mut watch), [REST, Next::Poll]);
+    for _ in 0..3 {
+        assert_eq!(world.drive.poll(Sleeper::Port, Some(now_ns()), &mut || true, &|| ()), Slept::Done);
+        assert_eq!(steps(&world, &mut watch), [REST]);
+    }
+    assert_eq!(steps(&world, &mut watch), [Next::Poll], "it is gone");
+    world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
+    let patient = Next::Rest { patient: true };
+    assert_eq!(steps(&world, &mut watch), [REST, REST, patient, patient], "it sleeps for long");
 }
