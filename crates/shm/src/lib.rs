@@ -22,6 +22,8 @@ mod futex;
 mod loom_models;
 pub mod open_entry;
 #[cfg(not(loom))]
+mod past_cache;
+#[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
 pub mod queue_pair;
@@ -43,6 +45,8 @@ pub use open_entry::{OpenEntry, OpenEntryView};
 pub use pool::{Buffer, Exhausted, Pool, Quota};
 #[cfg(not(loom))]
 pub use queue_pair::{Backing, Client, Engine, QueuePair, Sizes};
+#[cfg(not(loom))]
+pub use region::PastCache;
 pub use region::Region;
 pub use ring::{Consumer, Corrupt, Entry, Full, Producer};
 pub use segment::Segment;

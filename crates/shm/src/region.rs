@@ -4,6 +4,8 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+#[cfg(not(loom))]
+use crate::past_cache;
 use crate::segment::Segment;
 
 /// A range of a segment's bytes; offsets count from its start. Clones are cheap and keep the segment mapped.
@@ -52,6 +54,11 @@ impl Region {
         self.segment.write_at(self.place(offset, data.len())?, data)
     }
 
+    /// For writes of what this core does not read again and a cache would not hold.
+    pub fn past_cache(&self) -> PastCache<'_> {
+        PastCache { region: self }
+    }
+
     /// Fills `data` from `offset`; `None` and nothing read when the range is not wholly inside.
     #[inline]
     pub fn read_at(&self, offset: u64, data: &mut [u8]) -> Option<()> {
@@ -86,6 +93,30 @@ impl Region {
         let end = offset.checked_add(len as u64)?;
         // The sum is taken only where it is known to be inside: offsets come from peers.
         (end <= self.len).then(|| self.start + offset)
+    }
+}
+
+/// Writes to a region past the cache. When this is dropped, they are there before anything that is written afterwards:
+/// tell others only then.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub struct PastCache<'a> {
+    region: &'a Region,
+}
+
+#[cfg(not(loom))]
+impl PastCache<'_> {
+    /// Copies `data` to `offset`; `None` and nothing written when it does not fit wholly inside.
+    #[inline]
+    pub fn write_at(&mut self, offset: u64, data: &[u8]) -> Option<()> {
+        self.region.segment.write_past_cache(self.region.place(offset, data.len())?, data)
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for PastCache<'_> {
+    fn drop(&mut self) {
+        past_cache::settle();
     }
 }
 

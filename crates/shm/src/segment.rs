@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::futex::{self, Scope};
+use crate::past_cache;
 use crate::sync::AtomicU64;
 
 /// Unit in which segments are sized and laid out.
@@ -115,6 +116,16 @@ impl Segment {
         // SAFETY: `target` has room for the whole slice inside the mapping. The slice may itself lie in this mapping,
         // therefore the copy that allows overlap.
         unsafe { ptr::copy(data.as_ptr(), target.as_ptr(), data.len()) };
+        Some(())
+    }
+
+    /// Copies `data` to `offset` past the cache; `None` and nothing written when it does not fit wholly inside. Nobody else
+    /// sees it for sure before [`past_cache::settle`].
+    #[inline]
+    pub(crate) fn write_past_cache(&self, offset: u64, data: &[u8]) -> Option<()> {
+        let target = self.pointer(offset, data.len())?;
+        // SAFETY: `target` has room for the whole slice inside the mapping; this copy allows overlap.
+        unsafe { past_cache::copy(data.as_ptr(), target.as_ptr(), data.len()) };
         Some(())
     }
 

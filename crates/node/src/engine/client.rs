@@ -3,6 +3,7 @@
 
 pub mod connections;
 pub mod gathering;
+mod laying;
 
 use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::command::{Body, Command, Completion, FailureCode};
@@ -10,6 +11,7 @@ use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use connections::Connections;
 use gathering::Gathering;
+use laying::Laying;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
@@ -146,6 +148,7 @@ pub struct Client {
     closing: bool,
     kept: VecDeque<Arrival>,
     lent: Lent,
+    laying: Laying,
     connections: Connections,
     gathering: Option<Gathering>,
 }
@@ -213,6 +216,7 @@ impl Client {
             closing: false,
             kept: VecDeque::new(),
             lent: Lent::default(),
+            laying: Laying::default(),
             connections: Connections::default(),
             gathering: None,
         }
@@ -312,13 +316,15 @@ impl Client {
     /// Copies a message into the arena with room for the headers of its packets; where it lies.
     fn lay_out(&mut self, spacing: Spacing, bytes: &[u8]) -> Option<u64> {
         let start = self.alloc(spacing.stored_bytes(bytes.len() as u64))?;
-        let memory = self.pair.tx.memory();
-        let mut offset = 0;
-        for piece in bytes.chunks(spacing.piece_bytes() as usize) {
-            memory.write_at(start + spacing.place(offset), piece)?;
-            offset += piece.len() as u64;
-        }
-        Some(start)
+        let pieces = bytes.chunks(spacing.piece_bytes() as usize);
+        self.laying.lay(self.pair.tx.memory(), bytes.len() as u64, |layer| {
+            let mut offset = 0;
+            for piece in pieces {
+                layer.write_at(start + spacing.place(offset), piece)?;
+                offset += piece.len() as u64;
+            }
+            Some(start)
+        })
     }
 
     /// Hands in a message in a buffer of its own; its number. The buffer comes back if there is no room: when two buffers or

@@ -139,14 +139,16 @@ impl Client {
 
     /// Copies bytes behind the `len` that lie at `start` already.
     fn lay_behind(&mut self, start: u64, len: u64, bytes: &[u8]) -> Option<()> {
-        let memory = self.pair.tx.memory();
-        let mut rest = bytes;
-        for (at, stretch) in self.spacing?.stretches(len, bytes.len() as u64) {
-            let (now, later) = rest.split_at(stretch as usize);
-            memory.write_at(start + at, now)?;
-            rest = later;
-        }
-        Some(())
+        let stretches = self.spacing?.stretches(len, bytes.len() as u64);
+        self.laying.lay(self.pair.tx.memory(), bytes.len() as u64, |layer| {
+            let mut rest = bytes;
+            for (at, stretch) in stretches {
+                let (now, later) = rest.split_at(stretch as usize);
+                layer.write_at(start + at, now)?;
+                rest = later;
+            }
+            Some(())
+        })
     }
 
     /// Hands in what was gathered, unless the engine has taken it; whether there was anything to hand in.
