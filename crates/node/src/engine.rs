@@ -344,6 +344,11 @@ impl Engine {
         self.node.set_policy(port, policy);
     }
 
+    /// Whether a thread that waits for the port is woken whenever the names change.
+    pub(crate) fn await_names(&mut self, port: PortId, awaits: bool) {
+        self.store.await_names(port, awaits);
+    }
+
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.
     pub(crate) fn watch_port(&mut self, port: PortId, arrived: Arc<EventFd>) {
         self.store.watch(port, arrived);

@@ -90,6 +90,8 @@ impl Port {
         }
         let mut generation = u64::MAX;
         let mut found = false;
+        let await_names = |awaits| self.shared.drive.engine().await_names(self.address.port, awaits);
+        await_names(true);
         self.wait_until(deadline(timeout), |port| {
             let engine = port.shared.drive.engine();
             let table = engine.core().table();
@@ -99,6 +101,7 @@ impl Port {
             }
             found
         });
+        await_names(false);
         if found {
             return Ok(());
         }

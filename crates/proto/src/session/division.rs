@@ -166,7 +166,8 @@ impl Session {
 
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
     pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
-        bytes < BYTES_MAX && self.division(AS_CONFIRMED, index).is_some_and(|division| division.part(bytes) == 0)
+        bytes < BYTES_MAX
+            && self.division(AS_CONFIRMED, index).is_some_and(|division| division.part(bytes) == 0)
     }
 
     /// `None` if link `index` takes whatever it has room for: it does not serve or is alone; or who takes what was decided
@@ -196,7 +197,8 @@ impl Session {
         let which = parts.iter().position(|part| part.spec.id == link.spec.id);
         let trains_bytes = served().map(Link::train_bytes).sum();
         let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
-        let own = which.map_or_else(|| Candidate::at_rate(link, now, link.rate(hope)), |which| candidates[which]);
+        let own =
+            which.map_or_else(|| Candidate::at_rate(link, now, link.rate(hope)), |which| candidates[which]);
         Some(Division { candidates, own, which, same: same.is_some(), plenty_bytes })
     }
 
