@@ -25,6 +25,9 @@ const DOUBT: u64 = 2;
 /// thought to be slower than it is, nobody would ever find out.
 const SPREAD_MAX: Duration = Duration::ms(4);
 
+/// What a link moves in this time is not divided: each train costs both ends about as much.
+const TRAIN_COST_NS: u64 = 20_000;
+
 /// In place of the time, for whoever only asks: nothing has arrived since it was confirmed.
 const AS_CONFIRMED: Instant = Instant::ZERO;
 
@@ -82,16 +85,14 @@ pub(super) fn level_ns(candidates: &[Candidate], bytes: u64) -> u64 {
 }
 
 /// Bytes of the `bytes` left that candidate `which` should take. Less than half a packet is not worth its header and
-/// its wait; but the link that delivers a packet first takes one always, or nobody would take the last.
+/// its wait, nor, on a fast link, half of what it moves in no time; but the link that delivers a packet first takes as much
+/// always, or nobody would take the last.
 fn share(candidates: &[Candidate], which: usize, bytes: u64) -> u64 {
     let own = candidates[which];
     let share = own.moves(level_ns(candidates, bytes).saturating_sub(own.delay_ns));
+    let least = own.packet_bytes.max(own.moves(TRAIN_COST_NS));
     let first = candidates.iter().map(Candidate::packet_ns).min();
-    if share >= own.packet_bytes / 2 || first == Some(own.packet_ns()) {
-        share.max(own.packet_bytes)
-    } else {
-        0
-    }
+    if share >= least / 2 || first == Some(own.packet_ns()) { share.max(least) } else { 0 }
 }
 
 /// Whether rates are so much alike that they are the same as far as anybody knows.
@@ -270,11 +271,23 @@ mod tests {
     #[test]
     fn the_last_packet_is_taken_by_the_link_that_delivers_it_first() {
         for bytes in [1, 700, 1_472] {
-            assert_eq!(shares(&[link(1_000, 100), link(25, 50)], bytes), [1_472, 0], "{bytes}");
-            assert_eq!(shares(&[link(1_000, 500), link(25, 0)], bytes), [0, 1_472], "{bytes}");
-            let equal = shares(&[link(1_000, 50), link(1_000, 50)], bytes);
+            assert_eq!(shares(&[link(500, 100), link(25, 50)], bytes), [1_472, 0], "{bytes}");
+            assert_eq!(shares(&[link(500, 500), link(25, 0)], bytes), [0, 1_472], "{bytes}");
+            let equal = shares(&[link(500, 50), link(500, 50)], bytes);
             assert!(equal.iter().all(|share| *share == 1_472), "either may: {equal:?}");
         }
+    }
+
+    #[test]
+    fn what_a_fast_link_moves_in_no_time_is_not_divided() {
+        // 20 Gbit/s move 50,000 bytes in 20 us.
+        let fast = [link(20_000, 50), link(20_000, 50)];
+        assert_eq!(shares(&fast, 65_536), [50_000, 50_000], "who is asked first takes nearly all");
+        assert_eq!(shares(&fast, 200_000), [100_000, 100_000]);
+        assert_eq!(shares(&fast, 1), [50_000, 50_000], "either may");
+        // The second begins when the first has half of what it moves in that time left to take.
+        assert_eq!(shares(&[link(20_000, 50), link(20_000, 60)], 75_000), [50_000, 50_000]);
+        assert_eq!(shares(&[link(20_000, 50), link(20_000, 61)], 75_000), [51_250, 0]);
     }
 
     #[test]
