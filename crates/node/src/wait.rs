@@ -106,6 +106,9 @@ impl Default for Sleep {
 /// The engine with what its drivers share.
 pub(crate) struct Drive {
     engine: Mutex<Engine>,
+    /// So many sleep, or are about to, until they have the engine; the first of them holds `queue` until then.
+    askers: AtomicU64,
+    queue: Mutex<()>,
     /// 1 when somebody had something to do and found the engine taken.
     missed: AtomicU64,
     /// What is rarely ready: beacons, the timer, calls to wake up, data sockets that have been silent for long. All data
@@ -149,6 +152,8 @@ impl Drive {
         epoll.add(wake.as_raw_fd(), WAKE, Interest::READ)?;
         Ok(Drive {
             engine: Mutex::new(engine),
+            askers: AtomicU64::new(0),
+            queue: Mutex::new(()),
             missed: AtomicU64::new(0),
             epoll,
             timer,
@@ -258,7 +263,7 @@ impl Drive {
         }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
         let (work, rest_ns) = {
-            let mut engine = self.lock();
+            let mut engine = self.lock_to_drive();
             let now_ns = now_ns();
             let work = self.settling(|| engine.turn(now_ns, Budget::SLEEPY));
             self.refresh(&engine);
@@ -286,7 +291,7 @@ impl Drive {
                 self.sleep(&mut sleep, None)
             };
             awake();
-            let mut engine = self.lock();
+            let mut engine = self.lock_to_drive();
             let now_ns = now_ns();
             let work = self.settling(|| match rare {
                 true => engine.turn(now_ns, Budget::THOROUGH),

@@ -16,8 +16,8 @@ pub fn doctor(testbed: &Testbed, node: usize, arguments: &[&str]) -> (Option<i32
 
 /// The findings of one check.
 pub fn found<'a>(document: &'a Value, check: &str) -> Vec<&'a Value> {
-    let all = document["findings"].as_array().expect("findings").iter();
-    all.filter(|finding| finding["check"] == check).collect()
+    let all = document["findings"].as_array().unwrap_or_else(|| panic!("no findings: {document}"));
+    all.iter().filter(|finding| finding["check"] == check).collect()
 }
 
 /// Asks the doctor until a check finds something, for nodes need a while to notice; the limit is there for what hangs.

@@ -14,9 +14,29 @@ use std::sync::{MutexGuard, TryLockError};
 pub(super) const CATCH_UPS_MAX: u32 = 16;
 
 impl Drive {
-    /// The engine, waiting for whoever drives it now (microseconds).
+    /// The engine, waiting for whoever drives it now (microseconds). Whoever would drive it next waits for us.
     pub(crate) fn engine(&self) -> EngineGuard<'_> {
-        EngineGuard { drive: self, engine: Some(self.lock()) }
+        self.askers.fetch_add(1, Ordering::Relaxed);
+        let queue = self.queue.lock().unwrap_or_else(|e| e.into_inner());
+        let engine = self.lock();
+        self.askers.fetch_sub(1, Ordering::Relaxed);
+        drop(queue);
+        EngineGuard { drive: self, engine: Some(engine) }
+    }
+
+    /// A thread that drives without end gives the engine back and takes it again before anybody who sleeps for it has woken,
+    /// who would get it seconds later on a busy machine.
+    fn give_way(&self) {
+        if self.askers.load(Ordering::Relaxed) > 0 {
+            // Who asks holds this until the engine is its own.
+            drop(self.queue.lock().unwrap_or_else(|e| e.into_inner()));
+        }
+    }
+
+    /// The engine, for who is about to make turns.
+    pub(super) fn lock_to_drive(&self) -> MutexGuard<'_, Engine> {
+        self.give_way();
+        self.lock()
     }
 
     /// The engine if nobody drives it now.
@@ -52,7 +72,7 @@ impl Drive {
         result
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+    fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -65,6 +85,7 @@ impl Drive {
     }
 
     fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
+        self.give_way();
         let work = self.turn(self.lock_or_note()?, now_ns, budget);
         self.catch_up();
         Some(work)

@@ -285,7 +285,7 @@ fn whatever_happens_ends_the_sleep_in_the_seat() {
         ),
         ("a note", &nothing, &|world| {
             world.bind();
-            let engine = world.drive.lock();
+            let engine = world.drive.lock_to_drive();
             assert!(world.drive.inline().is_none());
             drop(engine);
         }),
@@ -338,7 +338,7 @@ fn who_is_about_to_wake_by_the_timer_is_woken_though_another_deadline_comes() {
     world.drive.set_timer_by(now, now + 1);
     world.drive.armed_ns.store(u64::MAX, Ordering::Relaxed);
     let work = Work { next_deadline_ns: Some(now + PATIENCE_NS), ..Work::default() };
-    world.drive.arm(&world.drive.lock(), work, now + 2);
+    world.drive.arm(&world.drive.lock_to_drive(), work, now + 2);
     let slept = world.drive.poll(Sleeper::Port, Some(now + PATIENCE_NS / 2), &mut || false, &|| ());
     assert_eq!(slept, Slept::Over);
     assert!(now_ns() < now + PATIENCE_NS / 2, "it slept on");
@@ -398,7 +398,7 @@ fn what_comes_to_a_socket_that_was_silent_for_long_ends_the_sleep_and_is_read() 
 /// Rests in the seat for so long; what the look behind it found, and how long it took.
 fn rest(world: &World, rest_ns: u64) -> (bool, Sleep, u64) {
     let mut sleep = Sleep::default();
-    world.drive.prepare(&world.drive.lock(), &mut sleep, true, Work::default());
+    world.drive.prepare(&world.drive.lock_to_drive(), &mut sleep, true, Work::default());
     let before_ns = now_ns();
     let rare = world.drive.rest_and_look(&mut sleep, rest_ns);
     (rare, sleep, now_ns() - before_ns)
@@ -412,9 +412,13 @@ fn what_comes_in_a_rest_waits_for_its_end_and_only_who_has_something_is_read_the
     let (rare, sleep, took_ns) = rest(&world, REST_NS);
     assert!(!rare && took_ns >= REST_NS);
     assert_eq!(sleep.ready.len(), 1);
-    assert!(world.drive.lock().rested(now_ns(), &sleep.ready).done > 0);
+    assert!(world.drive.lock_to_drive().rested(now_ns(), &sleep.ready).done > 0);
     world.arrive();
-    assert_eq!(world.drive.lock().rested(now_ns(), &[]).done, 0, "who was not seen ready is not looked at");
+    assert_eq!(
+        world.drive.lock_to_drive().rested(now_ns(), &[]).done,
+        0,
+        "who was not seen ready is not looked at"
+    );
 }
 
 #[test]
@@ -425,7 +429,7 @@ fn a_call_ends_a_rest_and_neither_deadlines_nor_room_make_anybody_call() {
     assert!(rare && took_ns < PATIENCE_NS);
     world.hand.full.store(true, Ordering::Relaxed);
     let due = Work { blocked: true, next_deadline_ns: Some(1), ..Work::default() };
-    world.drive.arm(&world.drive.lock(), due, now_ns());
+    world.drive.arm(&world.drive.lock_to_drive(), due, now_ns());
     assert_eq!(world.drive.woken.load(Ordering::Relaxed), 0);
     let (rare, _, took_ns) = rest(&world, 1);
     assert!(!rare, "what called is over after {took_ns} ns");
@@ -481,6 +485,33 @@ fn who_finds_the_engine_taken_is_looked_after_by_whoever_has_it() {
     assert_eq!(world.turns() - turns, 4, "one of its own, and one for each of them");
     drive(&world);
     assert_eq!(world.turns() - turns, 5);
+}
+
+#[test]
+fn who_waits_for_the_engine_has_it_before_whoever_drives_next() {
+    let world = World::new();
+    let until = now_ns() + PATIENCE_NS;
+    std::thread::scope(|scope| {
+        let engine = world.drive.engine();
+        scope.spawn(|| drop(world.drive.engine()));
+        while world.drive.askers.load(Ordering::Relaxed) == 0 || world.drive.queue.try_lock().is_ok() {
+            assert!(now_ns() < until, "it does not ask");
+            std::thread::yield_now();
+        }
+        let drivers = [Sleeper::Port, Sleeper::Other].map(|who| {
+            let world = &world;
+            scope.spawn(move || {
+                match who {
+                    Sleeper::Port => drop(world.drive.inline()),
+                    Sleeper::Other => drop(world.drive.poll(who, Some(now_ns()), &mut || true, &|| ())),
+                }
+                assert_eq!(world.drive.askers.load(Ordering::Relaxed), 0, "it drove before");
+            })
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        drop(engine);
+        drivers.into_iter().for_each(|driver| driver.join().unwrap());
+    });
 }
 
 #[test]
