@@ -20,6 +20,7 @@ mod unix;
 mod zmq;
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -58,6 +59,11 @@ pub trait Protocol: Sync {
     /// Whether it uses every link at once.
     fn striped(&self) -> bool {
         false
+    }
+
+    /// Which of so many links it uses.
+    fn links(&self, count: usize) -> Range<usize> {
+        if self.striped() { 0..count } else { 0..count.min(1) }
     }
 
     /// Whether it goes on when the link it uses is cut and there is another.
@@ -284,6 +290,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &sctp::Sctp,
     ];
     list.extend(polyrail::POLICIES.iter().map(|p| p as &dyn Protocol));
+    list.extend([&polyrail::FIRST, &polyrail::LAST].map(|p| p as &dyn Protocol));
     list.extend(tipc::ALL.map(|p| p as &dyn Protocol));
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);

@@ -9,6 +9,7 @@ mod list;
 mod table;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -41,6 +42,9 @@ pub(crate) struct Case {
     protocol: &'static str,
     reliable: bool,
     striped: bool,
+    /// Which links it uses; follows from the protocol too.
+    #[serde(skip)]
+    links: Range<usize>,
     carrying_threads: bool,
     /// Follows from the protocol, and so is no part of what the case is.
     #[serde(skip)]
@@ -71,6 +75,7 @@ impl Case {
             protocol: protocol.name(),
             reliable: protocol.reliable(),
             striped: protocol.striped(),
+            links: protocol.links(environment.rates.len()),
             carrying_threads: protocol.has_carrying_threads(),
             congestion: protocol.congestion(),
             payload: protocol.packet_payload(),
@@ -101,6 +106,7 @@ impl Case {
             protocol: facts.name,
             reliable: facts.reliable,
             striped: facts.striped,
+            links: if facts.striped { 0..environment.rates.len() } else { 0..environment.rates.len().min(1) },
             // Those that have such threads sleep whatever they are asked, which a note tells.
             carrying_threads: false,
             congestion: None,
@@ -146,8 +152,7 @@ impl Case {
             // One copy leaves for what several ports get.
             return None;
         }
-        let rates = &self.environment.rates;
-        let used = if self.striped { &rates[..] } else { &rates[..1] };
+        let used = &self.environment.rates[self.links.clone()];
         let one_way: Option<f64> = used.iter().map(|rate| rate.map(f64::from)).sum();
         let both_ways = matches!(self.point.load, Load::Pairs(count, FlowDirection::Opposite) if count > 1);
         one_way.map(|mbit| if both_ways { 2.0 * mbit } else { mbit })

@@ -501,15 +501,16 @@ impl Run<'_> {
     fn lone(&self, testbed: &Testbed, protocol: &str, point: &Point) -> Option<LoneJob> {
         let protocol = protocol::find(protocol).filter(|_| self.plan.workload == Workload::Lone)?;
         let all = &testbed.spec().links;
-        let links = if protocol.striped() { all.len() } else { 1 };
+        let links = protocol.links(all.len());
         let shape = |link: &LinkSpec| {
             let (rate_mbit, burst) = (link.rate_mbit?, f64::from(link.burst_kb) * 1_024.0);
             Some(Shape { rate: f64::from(rate_mbit) * 125_000.0, burst })
         };
-        let shapes = all[..links].iter().map(shape).collect::<Option<Vec<Shape>>>()?;
+        let used = &all[links.clone()];
+        let shapes = used.iter().map(shape).collect::<Option<Vec<Shape>>>()?;
         Some(LoneJob {
-            sinks: (0..links).map(|link| testbed.address(RECEIVER_NODE, link)).collect(),
-            delays_us: all[..links].iter().map(|link| link.delay_us).collect(),
+            sinks: links.map(|link| testbed.address(RECEIVER_NODE, link)).collect(),
+            delays_us: used.iter().map(|link| link.delay_us).collect(),
             packet_payload: protocol.packet_payload(),
             filler: filler(&shapes, point.size),
         })

@@ -8,6 +8,7 @@ mod connected;
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +25,20 @@ use crate::args::{FlowClass, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
 
-/// Polyrail over all links, which messages are shared among by `policy`.
+/// Polyrail over some links, which messages are shared among by `policy`.
 pub(super) struct Polyrail {
     name: &'static str,
     about: &'static str,
     policy: Policy,
+    over: Over,
+}
+
+/// Which links a node uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    All,
+    First,
+    Last,
 }
 
 /// As programs get it.
@@ -36,6 +46,23 @@ pub(super) static ADAPTIVE: Polyrail = Polyrail {
     name: "polyrail",
     about: "Polyrail over all links, unencrypted, one service bound by the receiver",
     policy: Policy::Adaptive,
+    over: Over::All,
+};
+
+/// What all links together must not be slower than.
+pub(super) static FIRST: Polyrail = Polyrail {
+    name: "polyrail-first",
+    about: "Polyrail over the first link alone",
+    policy: Policy::Adaptive,
+    over: Over::First,
+};
+
+/// The same, where that one is the best.
+pub(super) static LAST: Polyrail = Polyrail {
+    name: "polyrail-last",
+    about: "Polyrail over the last link alone",
+    policy: Policy::Adaptive,
+    over: Over::Last,
 };
 
 /// With the policies that it is to be compared with.
@@ -44,31 +71,37 @@ pub(super) static POLICIES: [Polyrail; 6] = [
         name: "polyrail-static",
         about: "Polyrail, each flow by a link of its own",
         policy: Policy::Static,
+        over: Over::All,
     },
     Polyrail {
         name: "polyrail-one-way",
         about: "Polyrail, each link for one direction",
         policy: Policy::OneWay,
+        over: Over::All,
     },
     Polyrail {
         name: "polyrail-round-robin",
         about: "Polyrail, each message by the next link, large ones in equal parts by all",
         policy: Policy::RoundRobin,
+        over: Over::All,
     },
     Polyrail {
         name: "polyrail-mnc",
         about: "Polyrail, each message by a link that is free at both ends, large ones in equal parts by all of these",
         policy: Policy::Mnc,
+        over: Over::All,
     },
     Polyrail {
         name: "polyrail-mnc-rtt",
         about: "The same, and the peer is asked before each large message",
         policy: Policy::MncRtt,
+        over: Over::All,
     },
     Polyrail {
         name: "polyrail-redundant",
         about: "Polyrail, each message by every link",
         policy: Policy::Redundant,
+        over: Over::All,
     },
 ];
 
@@ -89,11 +122,19 @@ impl Protocol for Polyrail {
     }
 
     fn is_usual(&self) -> bool {
-        self.policy == Policy::Adaptive
+        self.policy == Policy::Adaptive && self.over == Over::All
     }
 
     fn striped(&self) -> bool {
-        true
+        self.over == Over::All
+    }
+
+    fn links(&self, count: usize) -> Range<usize> {
+        match self.over {
+            Over::All => 0..count,
+            Over::First => 0..count.min(1),
+            Over::Last => count.saturating_sub(1)..count,
+        }
     }
 
     fn packet_payload(&self) -> usize {
@@ -148,7 +189,11 @@ impl Protocol for Polyrail {
 
 impl Polyrail {
     fn embed(&self, setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
-        embed_with(config(setup, name, peers).policy(self.policy))
+        let config = match setup.devices.as_slice() {
+            [] => config(setup, name, peers),
+            all => config(setup, name, peers).interfaces(&all[self.links(all.len())]),
+        };
+        embed_with(config.policy(self.policy))
     }
 }
 

@@ -6,10 +6,11 @@ use crate::report::Report;
 
 /// Measures all of it. What goes wrong is part of the report.
 pub(super) fn measure(args: &NamedArgs) -> Report {
-    let plans = args.measurements().iter().map(|one| one.plan()).collect::<Result<Vec<Plan>, String>>();
+    let plans = args
+        .measurements()
+        .and_then(|all| all.iter().map(|one| one.plan()).collect::<Result<Vec<Plan>, String>>());
     let checked = plans.and_then(|plans| {
-        let first = plans.first().ok_or("nothing to measure")?;
-        let protocols = select(first)?;
+        let protocols = plans.iter().map(select).collect::<Result<Vec<_>, _>>()?;
         Ok((plans, protocols))
     });
     let (plans, protocols) = match checked {
@@ -22,8 +23,8 @@ pub(super) fn measure(args: &NamedArgs) -> Report {
     };
     let mut report = Report::new();
     report.set_plans(&plans);
-    for plan in &plans {
-        let (protocols, stop) = (protocols.clone(), stop.clone());
+    for (plan, protocols) in plans.iter().zip(protocols) {
+        let stop = stop.clone();
         let mut run = Run { report, plan, protocols, peers: Vec::new(), stop, far: None, journal: None };
         let ended = run.environments();
         report = run.report;
