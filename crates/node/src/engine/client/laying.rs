@@ -23,9 +23,9 @@ const MEMORY: u64 = 4;
 #[derive(Default)]
 pub(super) struct Laying {
     laid: u32,
-    /// Picoseconds that a byte takes; 0 before it was measured.
-    through: u64,
-    past: u64,
+    /// What a byte takes; 0 before it was measured.
+    through_ps: u64,
+    past_ps: u64,
 }
 
 /// A message that is being laid.
@@ -68,14 +68,14 @@ impl Laying {
     }
 
     fn is_past_worth_it(&self) -> bool {
-        self.past > 0 && self.through * 4 > self.past * WORTH_QUARTERS
+        self.past_ps > 0 && self.through_ps * 4 > self.past_ps * WORTH_QUARTERS
     }
 
-    fn learn(&mut self, past: bool, took: u64) {
-        let known = if past { &mut self.past } else { &mut self.through };
+    fn learn(&mut self, past: bool, took_ps: u64) {
+        let known = if past { &mut self.past_ps } else { &mut self.through_ps };
         *known = match *known {
-            0 => took.max(1),
-            old => (old * (MEMORY - 1) + took.min(old.saturating_mul(STALL))) / MEMORY,
+            0 => took_ps.max(1),
+            old => (old * (MEMORY - 1) + took_ps.min(old.saturating_mul(STALL))) / MEMORY,
         }
         .max(1);
     }
@@ -95,7 +95,7 @@ mod tests {
         laying.learn(false, 45);
         assert!(!laying.is_past_worth_it());
         laying.learn(false, 1_000_000);
-        assert!((45..=60).contains(&laying.through), "{}", laying.through);
+        assert!((45..=60).contains(&laying.through_ps), "{}", laying.through_ps);
         for _ in 0..20 {
             laying.learn(false, 50);
         }
@@ -114,8 +114,8 @@ mod tests {
         for round in 0..2 * PERIOD as usize {
             for len in [100, LONG_BYTES as usize, 100_000] {
                 let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + round) as u8).collect();
-                laying.past = 1 + round as u64 % 2 * 1_000;
-                laying.through = 1_001 - round as u64 % 2 * 1_000;
+                laying.past_ps = 1 + round as u64 % 2 * 1_000;
+                laying.through_ps = 1_001 - round as u64 % 2 * 1_000;
                 let (near, far) = bytes.split_at(len / 3);
                 let written = laying.lay(&memory, len as u64, |layer| {
                     layer.write_at(40, near)?;
@@ -136,10 +136,10 @@ mod tests {
         for _ in 0..PERIOD {
             laying.lay(&memory, LONG_BYTES - 1, |layer| layer.write_at(0, &[1]));
         }
-        assert_eq!((laying.laid, laying.past, laying.through), (0, 0, 0));
+        assert_eq!((laying.laid, laying.past_ps, laying.through_ps), (0, 0, 0));
         for _ in 0..PERIOD {
             laying.lay(&memory, LONG_BYTES, |layer| layer.write_at(0, &[1]));
         }
-        assert!(laying.past > 0 && laying.through > 0);
+        assert!(laying.past_ps > 0 && laying.through_ps > 0);
     }
 }
