@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a node may take to answer: far longer than any that gets a share of a core, on a machine where each gets little too.
+/// How long a node may take to answer, also on a machine with far more to do than it has cores.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// No answer is longer: a list of every service of a large cluster is far below.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;

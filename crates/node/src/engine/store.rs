@@ -438,7 +438,7 @@ impl EngineStore {
 
     /// Whether the thread that waits for `port` is woken when the names change.
     pub(super) fn await_names(&mut self, port: PortId, awaits: bool) {
-        if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
+        if let Some((_, slot)) = self.slot_of(port) {
             slot.awaits_names = awaits;
         }
     }

@@ -28,7 +28,7 @@ impl PieceHead {
         debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
         self.add(NUMBER_OFFSET, 1);
         self.add(FRAGMENT_OFFSET, len as u64);
-        let check = check_of(&self.0);
+        let check = head_check(&self.0);
         self.0[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
     }
 
@@ -47,7 +47,7 @@ const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
 /// The check of such header bytes, whatever stands in its place. It is put together word by word: to read a word of which a part
 /// has just been written makes a processor wait until that is in its cache, for as long as the rest takes.
 #[inline]
-fn check_of(head: &[u8; PIECE_HEAD_BYTES]) -> u32 {
+fn head_check(head: &[u8; PIECE_HEAD_BYTES]) -> u32 {
     const WORD: usize = size_of::<u64>();
     const { assert!(PIECE_HEAD_BYTES.is_multiple_of(WORD) && CHECK_OFFSET / WORD == (HEADER_BYTES - 1) / WORD) };
     let mut summed = [0; PIECE_HEAD_BYTES];
@@ -70,7 +70,7 @@ pub fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     if !of_kind || len != frame.len() || !len.is_multiple_of(8) {
         return None;
     }
-    if check_of(head) != u32_at(head, CHECK_OFFSET) {
+    if head_check(head) != u32_at(head, CHECK_OFFSET) {
         return None;
     }
     let header = Header::parse(packet).ok()?;

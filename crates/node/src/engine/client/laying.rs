@@ -2,7 +2,7 @@
 //!
 //! Memory that another core has read comes back to this one line by line when it is written again. Between cores that are near
 //! each other that is the fastest way, and the reader finds everything in a cache; between cores that are far it takes
-//! four times as long as writing past the cache. Which of them the cores are is the hosts' affair, on virtual machines for some
+//! four times as long as writing past the cache. Which of them the cores are is the host's affair, on virtual machines for some
 //! seconds only. So both ways are timed now and then.
 
 use crate::clock::now_ns;
@@ -51,12 +51,7 @@ impl Laying {
         if len < LONG_BYTES {
             return lay(&mut Layer::Through(memory));
         }
-        self.laid = (self.laid + 1) % PERIOD;
-        let (past, timed) = match self.laid {
-            0 => (true, true),
-            1 => (false, true),
-            _ => (self.is_past_worth_it(), false),
-        };
+        let (past, timed) = self.next();
         let began_ns = if timed { now_ns() } else { 0 };
         let mut layer = if past { Layer::Past(memory.past_cache()) } else { Layer::Through(memory) };
         let result = lay(&mut layer);
@@ -65,6 +60,16 @@ impl Laying {
             self.learn(past, now_ns().saturating_sub(began_ns).saturating_mul(1_000) / len);
         }
         result
+    }
+
+    /// Whether the next long message goes past the cache, and whether it is timed.
+    fn next(&mut self) -> (bool, bool) {
+        self.laid = (self.laid + 1) % PERIOD;
+        match self.laid {
+            0 => (true, true),
+            1 => (false, true),
+            _ => (self.is_past_worth_it(), false),
+        }
     }
 
     fn is_past_worth_it(&self) -> bool {
@@ -99,11 +104,15 @@ mod tests {
         for _ in 0..20 {
             laying.learn(false, 50);
         }
-        assert!(laying.is_past_worth_it());
+        let period = |laying: &mut Laying| -> Vec<_> { (0..PERIOD).map(|_| laying.next()).collect() };
+        let of = |past| {
+            [vec![(false, true)], vec![(past, false); PERIOD as usize - 2], vec![(true, true)]].concat()
+        };
+        assert_eq!(period(&mut laying), of(true));
         for _ in 0..20 {
             laying.learn(false, 20);
         }
-        assert!(!laying.is_past_worth_it(), "the cores are near each other again");
+        assert_eq!(period(&mut laying), of(false), "the cores are near each other again");
     }
 
     #[test]
