@@ -182,16 +182,19 @@ impl Opening<'_> {
     }
 
     /// Listens as one of several nodes that get the same messages.
-    fn members(self) -> Result<End, String> {
+    fn members(mut self) -> Result<End, String> {
         let pipes = self.caster()?.members(&self.job.setup).map_err(|error| self.failed("listen", error))?;
+        // The threads of its ports are started by this one, and stay where it is.
+        self.pin();
         self.is_listening(String::new());
         Ok(End::Pipes(pipes))
     }
 
-    fn cast(self) -> Result<End, String> {
+    fn cast(mut self) -> Result<End, String> {
         // Members are found by name: what they say is only that they are there.
         self.address()?;
         let pipe = self.caster()?.cast(&self.job.setup, self.job.flows, CONNECT_MAX);
+        self.pin();
         Ok(End::Pipes(vec![pipe.map_err(|error| self.failed("find the members", error))?]))
     }
 

@@ -450,8 +450,13 @@ impl Run<'_> {
         flow: u32,
     ) -> Job {
         let plan = self.plan;
+        let is_member = matches!(point.load, Load::Members(..));
         let core = match role {
             Role::Sender => SENDER_CORE,
+            // Members stand for machines of their own: what their threads do is none of the sender's cost.
+            Role::Receiver if is_member => {
+                RECEIVER_CORE + flow as usize % core_count().saturating_sub(RECEIVER_CORE).max(1)
+            }
             Role::Receiver => RECEIVER_CORE,
         };
         let setup = Setup { flow, ..self.setup(testbed, node, point) };
@@ -469,7 +474,7 @@ impl Run<'_> {
             cores: (0..core_count()).collect(),
         });
         // Several threads on one core would wait for each other while the next core sleeps.
-        let crowded = beside.is_some() || point.load.threads() > 2;
+        let crowded = beside.is_some() || (point.load.threads() > 2 && !is_member);
         Job {
             role,
             protocol: protocol.to_owned(),

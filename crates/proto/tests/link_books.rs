@@ -65,6 +65,21 @@ fn copies_are_handed_out_once_and_only_of_what_is_old_and_open() {
 }
 
 #[test]
+fn copies_of_the_oldest_train_go_on_with_the_next_one() {
+    let mut sent = Sent::default();
+    push(&mut sent, 10, 2);
+    push(&mut sent, 20, 3);
+    push(&mut sent, 30, 1);
+    sent.acknowledge(&[(1, 1)], |_| {}).unwrap();
+    let mut copies = Vec::new();
+    assert_eq!(sent.copy_oldest(Instant(9), |_| panic!("too young")), 0);
+    for (packets, all) in [(1, vec![0]), (3, vec![0, 2, 3, 4]), (0, vec![0, 2, 3, 4])] {
+        assert_eq!(sent.copy_oldest(Instant(20), |item| copies.push(item)), packets);
+        assert_eq!(numbers(&copies), all);
+    }
+}
+
+#[test]
 fn a_train_that_the_local_queue_dropped_is_lost_once() {
     let mut sent = Sent::default();
     push(&mut sent, 0, 2);

@@ -133,6 +133,17 @@ impl SentTrain {
         (count_of(packets) - last) * self.packet_bytes as u64 + last * self.last_bytes as u64
     }
     /// Calls `each` for everything that the packets of `mask` carried.
+    /// Hands out copies of what is unacknowledged; how many packets, `None` if that is nothing or was done before.
+    fn copy(&mut self, each: &mut impl FnMut(Item)) -> Option<u64> {
+        let open = self.open();
+        if open == 0 || self.copied {
+            return None;
+        }
+        self.copied = true;
+        self.visit(open, each);
+        Some(open.count_ones() as u64)
+    }
+
     fn visit(&self, mask: u64, each: &mut impl FnMut(Item)) {
         for &(packet, item) in &self.items {
             if mask >> packet & 1 == 1 {
@@ -436,21 +447,16 @@ impl Sent {
     }
 
     /// Hands out copies of everything unacknowledged that was sent before `before` and not copied yet, for other
-    /// links to carry too. The originals stay in flight.
+    /// links to carry too. The originals stay in flight. How many packets that were.
     pub fn copy_older(&mut self, before: Instant, mut each: impl FnMut(Item)) -> u64 {
-        let mut packets = 0;
-        for train in self.trains.iter_mut() {
-            if train.sent_at > before {
-                break;
-            }
-            let open = train.open();
-            if open != 0 && !train.copied {
-                train.copied = true;
-                packets += open.count_ones() as u64;
-                train.visit(open, &mut each);
-            }
-        }
-        packets
+        let old = self.trains.iter_mut().take_while(|train| train.sent_at <= before);
+        old.filter_map(|train| train.copy(&mut each)).sum()
+    }
+
+    /// The same of the oldest such train alone; 0 if there is none.
+    pub fn copy_oldest(&mut self, before: Instant, mut each: impl FnMut(Item)) -> u64 {
+        let mut old = self.trains.iter_mut().take_while(|train| train.sent_at <= before);
+        old.find_map(|train| train.copy(&mut each)).unwrap_or(0)
     }
 
     /// When the oldest train was sent of which something is unacknowledged and that was not copied, and how long it was

@@ -50,6 +50,7 @@ impl Session {
 
     pub(super) fn on_transition(&mut self, cx: &mut Cx<'_>, index: usize, change: Transition) {
         use LinkState::{Damped, Down, Probation, Suspect, Up};
+        let only = self.is_only_link(index);
         let link = &mut self.links[index];
         let (id, bearer) = (link.spec.id, link.spec.bearer);
         let mut items = std::mem::take(&mut self.scratch);
@@ -57,7 +58,9 @@ impl Session {
             Suspect => {
                 link.stats.failures += 1;
                 link.probe = Some(ProbeKind::Liveness);
-                link.sent.copy_older(cx.now, |item| items.push(item));
+                if !only {
+                    link.sent.copy_older(cx.now, |item| items.push(item));
+                }
                 self.repeat(&mut items, index);
             }
             Down | Damped if change.from != Down => {

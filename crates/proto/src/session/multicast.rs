@@ -131,12 +131,13 @@ impl Session {
         }
     }
 
-    /// What comes for several ports has credit of its own, which does not depend on theirs: who has no room refuses.
+    /// What comes for several ports has credit of its own, which does not depend on theirs: who has no room refuses. It is twice
+    /// what it begins with: a sender that waits for each of many nodes in turn would wait more often than it sends.
     pub(super) fn refresh_multicast_credit(&mut self) {
         let Some(given) = self.given_credit(PortId::MULTICAST) else { return };
         let (bytes, messages) = INITIAL_CREDIT;
         let (bytes, messages) =
-            (given.received_bytes + bytes as u64, given.received_messages + messages as u64);
+            (given.received_bytes + 2 * bytes as u64, given.received_messages + messages as u64);
         self.give_credit(PortId::MULTICAST, bytes, messages);
     }
 }

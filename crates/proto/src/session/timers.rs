@@ -89,12 +89,25 @@ impl Session {
         let sure = Serving::of(&self.links).has_sure_link();
         let before = if sure { cx.now } else { cx.now - self.links[index].rtt.srtt() };
         let mut items = std::mem::take(&mut self.scratch);
-        self.links[index].sent.copy_older(before, |item| items.push(item));
+        let only = self.is_only_link(index);
+        let sent = &mut self.links[index].sent;
+        if !only {
+            sent.copy_older(before, |item| items.push(item));
+        } else if !silent {
+            // There is no other way: all of it again would only come twice if the peer is just slow. This much makes up for a
+            // loss that nothing sent later brings to light.
+            sent.copy_oldest(before, |item| items.push(item));
+        }
         self.repeat(&mut items, index);
         self.scratch = items;
         if silent {
             self.link_event(cx, index, LinkEvent::Silence);
         }
+    }
+
+    /// Whether messages have no other link to leave by.
+    pub(super) fn is_only_link(&self, index: usize) -> bool {
+        !self.links.iter().enumerate().any(|(other, link)| other != index && link.usable())
     }
 
     /// The driver was away for `stall`: deadlines by time are that much later, for we may accuse nobody.

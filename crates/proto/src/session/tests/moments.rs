@@ -77,6 +77,26 @@ fn copies_of_the_youngest_packets_leave_only_if_there_is_another_way() {
 }
 
 #[test]
+fn a_peer_that_is_silent_on_the_only_link_gets_no_more_than_one_train_again() {
+    for (links, again) in [(1, vec![0]), (2, vec![0, 1, 2])] {
+        let mut session = up(links);
+        for seq in 0..3 {
+            send(&mut session, 8);
+            assert_eq!(seqs(&mut session, NOW, 0), [seq]);
+        }
+        let other = links as u8 - 1;
+        let at = session.links[0].pto_at();
+        timeout(&mut session, at);
+        assert_eq!(seqs(&mut session, at, other), again);
+        let at = session.links[0].pto_at();
+        timeout(&mut session, at);
+        assert_eq!(session.links[0].state.state(), LinkState::Suspect);
+        with_cx(&config(), |cx| session.link_event(cx, 0, crate::link::state::LinkEvent::ProofOfLife));
+        assert!(seqs(&mut session, at, other).is_empty(), "it was there all the time");
+    }
+}
+
+#[test]
 fn a_link_that_was_down_already_is_not_announced_as_down_when_it_is_damped() {
     let mut session = up(1);
     let mut announced = 0;
