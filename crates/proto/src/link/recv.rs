@@ -255,6 +255,11 @@ impl Received {
         self.runs.last().map(|r| r.1)
     }
 
+    /// When the last packet came.
+    pub fn heard_at(&self) -> Instant {
+        self.last_rx_at
+    }
+
     /// How long the link has been silent.
     pub fn silent_since(&self, now: Instant) -> Duration {
         now.since(self.last_rx_at)

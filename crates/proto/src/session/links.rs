@@ -109,8 +109,15 @@ impl Session {
         if self.is_up() {
             self.isolated_since = None;
         } else if self.isolated_since.is_none() {
-            self.isolated_since = Some(now);
+            self.isolated_since = Some(self.silent_since().unwrap_or(now));
         }
+    }
+
+    /// Since when no link has answered: a link is suspect some probe time-outs after what it has not answered was sent.
+    fn silent_since(&self) -> Option<Instant> {
+        let suspects = self.links.iter().filter(|link| link.state.state() == LinkState::Suspect);
+        let asked_at = suspects.filter_map(|link| link.sent.oldest_sent_at()).max()?;
+        self.links.iter().map(|link| link.received.heard_at()).chain([asked_at]).max()
     }
 
     pub(super) fn on_probe(&mut self, cx: &mut Cx<'_>, index: usize, probe: &wire::Probe) -> Taken {
