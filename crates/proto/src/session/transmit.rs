@@ -46,6 +46,8 @@ struct Fill<'a> {
     small_assigned: bool,
     /// The most urgent class that may.
     urgent: Class,
+    /// Grants, credit and notices may go by this link.
+    control: bool,
     train: &'a mut Train,
     items: Vec<(u8, Item)>,
     extent: Option<Extent>,
@@ -235,6 +237,7 @@ impl Session {
         let bulk_room = if room > 0 { room.max(limit as u64) } else { 0 };
         let small = small && small_room > 0;
         let small_assigned = assigned && small_room > 0;
+        let control = self.links[index].usable() && self.takes_control(index);
         let items = self.links[index].sent.items();
         let mut fill = Fill {
             now: cx.now,
@@ -246,6 +249,7 @@ impl Session {
             small,
             small_assigned,
             urgent,
+            control,
             train,
             items,
             extent: None,
@@ -268,12 +272,19 @@ impl Session {
         }
         let own = link.probe.is_some() || !link.replies.is_empty();
         own || link.usable()
-            && (!self.schedule.is_empty()
-                || !link.copies.is_empty()
-                || self.control.ready()
-                || !self.receiving.untold.is_empty()
-                || !self.receiving.cts.is_empty()
-                || !self.receiving.refuse.is_empty())
+            && (!self.schedule.is_empty() || !link.copies.is_empty() || self.takes_control(index))
+    }
+
+    /// Whether there are grants, credit or notices, and link `index`, which is usable, is to carry them: others wait for them, so
+    /// they go as small messages do.
+    fn takes_control(&self, index: usize) -> bool {
+        let waits = self.control.ready()
+            || !self.receiving.untold.is_empty()
+            || !self.receiving.cts.is_empty()
+            || !self.receiving.refuse.is_empty();
+        waits
+            && (self.links.len() == 1
+                || schedule::admits(self.schedule.pick(&self.links, 0), &self.links, index))
     }
 
     /// When link `index` has something to send even if nothing happens until then: acknowledgements, those of links
@@ -455,6 +466,7 @@ impl Session {
             bulk_room: 0,
             small: false,
             small_assigned: false,
+            control: false,
             urgent: Class::Control,
             train,
             items,

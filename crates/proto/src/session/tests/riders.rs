@@ -419,17 +419,36 @@ fn who_hears_of_a_closed_port_has_heard_before_what_arrived_there() {
         // It left, and may be late on its way.
         link.received.on_ack_sent(NOW);
     }
+    session.links[2].rtt.sample(NOW, Duration::us(10), Duration::ZERO);
     session.notify(Notice::LinkSet(LinkId(2), LinkStatus::Active, 7));
-    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0; 0], "other news need not wait for that");
+    assert_eq!(acknowledged(&poll(&mut session, 2).unwrap().1), [0; 0], "other news need not wait for that");
     session.notify(Notice::PortClosed(PortId(3)));
     let packets = poll(&mut session, 2).unwrap().1;
     let frames = packets[0].frames();
     assert_eq!(acknowledged(&packets), [0, 1], "of each link by which anything came");
     assert!(matches!(frames[2], Frame::PortClosed(1, PortId(3))), "{frames:?}");
     session.control.repeat(1);
-    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0, 1], "and again");
+    assert_eq!(acknowledged(&poll(&mut session, 2).unwrap().1), [0, 1], "and again");
     session.control.confirm(1);
     session.notify(Notice::LinkSet(LinkId(2), LinkStatus::Active, 8));
     session.control.confirm(0);
-    assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0; 0], "it is known");
+    assert_eq!(acknowledged(&poll(&mut session, 2).unwrap().1), [0; 0], "it is known");
+}
+
+#[test]
+fn what_the_peer_waits_for_goes_by_the_link_by_which_it_comes_first() {
+    let mut session = up(2);
+    for (link, ms) in session.links.iter_mut().zip([10, 1]) {
+        link.rtt.sample(NOW, Duration::ms(ms), Duration::ZERO);
+    }
+    let ask =
+        |session: &mut Session, link| poll(session, link).map_or(0, |(_, packets)| packets[0].frames().len());
+    grant(&mut session);
+    refuse(&mut session, 1);
+    session.notify(Notice::LinkSet(LinkId(1), LinkStatus::Active, 7));
+    assert_eq!([0, 1].map(|link| ask(&mut session, link)), [0, 3]);
+    // Where no link has room for messages, it need not wait for that.
+    session.links.iter_mut().for_each(|link| fill_window(link, link.window.cwnd()));
+    grant(&mut session);
+    assert_eq!([0, 1].map(|link| ask(&mut session, link)), [1, 0]);
 }

@@ -55,8 +55,7 @@ impl Session {
         let link = &self.links[fill.link];
         link.probe.is_some()
             || !link.replies.is_empty()
-            || !self.receiving.cts.is_empty()
-            || (link.usable() && self.control.ready())
+            || (fill.control && (self.control.ready() || !self.receiving.cts.is_empty()))
             || (fill.takes_large() && self.schedule.has_flows())
     }
 
@@ -79,7 +78,7 @@ impl Session {
 
     /// Refusals, grants and credit: small, and what the peer waits for.
     pub(super) fn put_flow_control(&mut self, fill: &mut Fill<'_>) {
-        if !self.links[fill.link].usable() {
+        if !fill.control {
             return;
         }
         while fill.room() >= wire::Refuse::BYTES {
@@ -106,7 +105,7 @@ impl Session {
     }
 
     pub(super) fn put_control(&mut self, fill: &mut Fill<'_>) {
-        if !self.links[fill.link].usable() {
+        if !fill.control {
             return;
         }
         loop {
