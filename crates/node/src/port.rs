@@ -355,7 +355,7 @@ impl Port {
     ) -> Result<(), SendError> {
         let to = Destination::Connection(id);
         let gathers = self.gathered_bytes_max().is_some_and(|max| bytes.len() <= max);
-        let written = if self.pace.borrow_mut().note_write() && gathers {
+        let written = if self.pace.borrow_mut().note_write(bytes.len()) && gathers {
             self.gather(id, class, bytes, timeout)
         } else {
             self.send_with(to, class, None, bytes, timeout)

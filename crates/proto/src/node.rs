@@ -210,8 +210,13 @@ impl Node {
     ) {
         let (mut rest, stride) = (data.bytes, data.stride.max(1));
         while !rest.is_empty() {
-            let taken = self.handle_pieces(now, from, rest, stride, data.ce, store);
-            rest = &rest[taken..];
+            loop {
+                let taken = self.handle_pieces(now, from, rest, stride, data.ce, store);
+                rest = &rest[taken..];
+                if taken == 0 {
+                    break;
+                }
+            }
             let (packet, behind) = rest.split_at(stride.min(rest.len()));
             if !packet.is_empty() {
                 self.handle_packet(now, from, packet, data.ce, store);
@@ -220,7 +225,8 @@ impl Node {
         }
     }
 
-    /// Takes the pieces of a transfer that `packets` of `stride` bytes begin with; how many bytes those packets have.
+    /// Takes the pieces of a transfer that `packets` of `stride` bytes begin with and that go on where each other ended; how many bytes
+    /// those packets have.
     fn handle_pieces(
         &mut self,
         now: Instant,
@@ -230,15 +236,17 @@ impl Node {
         ce: bool,
         store: &mut dyn Store,
     ) -> usize {
-        let Some(first) = packets.get(..stride).and_then(wire::piece) else { return 0 };
-        let Some(slot) = self.slot_of(first.header.to) else { return 0 };
+        let Some(pieces) = wire::pieces(packets, stride) else { return 0 };
+        let header = &pieces.first.header;
+        let Some(slot) = self.slot_of(header.to) else { return 0 };
         let Some(session) = &mut self.slots[slot].session else { return 0 };
-        let Some(index) = session.link_index(first.header.link) else { return 0 };
+        let Some(index) = session.link_index(header.link) else { return 0 };
         let spec = &session.links[index].spec;
         if spec.bearer != source.bearer || spec.to != *source.from {
             return 0;
         }
-        session.handle_pieces(cx!(self, now, store), index, packets.chunks(stride), ce)
+        let taken = session.handle_pieces(cx!(self, now, store), index, &pieces, packets.chunks(stride), ce);
+        taken * stride
     }
 
     fn handle_packet(

@@ -278,13 +278,15 @@ impl ReceiveTransfer {
         if self.got.covers(0, self.total) { Placed::Complete(buffer) } else { Placed::Some }
     }
 
-    /// Enters a piece that continues what has arrived and does not complete the message: where it goes. `None` leaves
-    /// it to [`ReceiveTransfer::place`].
-    pub fn go_on(&mut self, offset: u64, len: usize) -> Option<BufferId> {
+    /// Enters up to `count` pieces of `len` bytes each that continue what has arrived, but none that completes the message: where it
+    /// goes, and how many they are. `None` leaves the first to [`ReceiveTransfer::place`].
+    pub fn go_on(&mut self, offset: u64, len: usize, count: usize) -> Option<(BufferId, usize)> {
         let buffer = self.buffer?;
-        let end = offset.checked_add(len as u64)?;
-        let completes = end > self.total || self.got.bytes() + len as u64 >= self.total;
-        (!completes && self.got.extend(offset, end)).then_some(buffer)
+        let missing = self.total.saturating_sub(offset.max(self.got.bytes()));
+        // One byte at least is left for the last piece.
+        let count = (missing.checked_sub(1)? / len.max(1) as u64).min(count as u64);
+        let end = offset + count * len as u64;
+        self.got.extend(offset, end).then_some((buffer, count as usize))
     }
 
     /// The grant to send.
@@ -391,18 +393,21 @@ mod tests {
     #[test]
     fn a_piece_goes_on_only_where_the_last_one_ended_and_the_end_is_left_to_others() {
         let mut transfer = announced(1_000);
-        assert_eq!(transfer.go_on(0, 100), None, "there is no memory");
+        let taken = |pieces| Some((BufferId(5), pieces));
+        assert_eq!(transfer.go_on(0, 100, 1), None, "there is no memory");
         transfer.accept(BufferId(5));
-        assert_eq!(transfer.go_on(0, 100), None, "nothing to go on from");
+        assert_eq!(transfer.go_on(0, 100, 1), None, "nothing to go on from");
         assert_eq!(transfer.place(0, 100, |_, _, _, _| {}), Placed::Some);
-        assert_eq!(transfer.go_on(100, 300), Some(BufferId(5)));
-        assert_eq!(transfer.go_on(100, 300), None, "that is here");
-        assert_eq!(transfer.go_on(400, 600), None, "the last piece completes the message");
-        assert_eq!(transfer.go_on(400, 601), None, "outside");
-        assert_eq!(transfer.go_on(u64::MAX, 10), None);
+        assert_eq!(transfer.go_on(100, 100, 3), taken(3));
+        assert_eq!(transfer.go_on(100, 100, 3), None, "that is here");
+        assert_eq!(transfer.go_on(400, 600, 1), None, "the last piece completes the message");
+        assert_eq!(transfer.go_on(400, 601, 1), None, "outside");
+        assert_eq!(transfer.go_on(400, 0, 1), None, "of nothing");
+        assert_eq!(transfer.go_on(u64::MAX, 10, 1), None);
         assert_eq!(transfer.place(700, 300, |_, _, _, _| {}), Placed::Some);
-        assert_eq!(transfer.go_on(400, 300), None, "so does a piece in the middle");
-        assert_eq!(transfer.go_on(400, 200), Some(BufferId(5)));
-        assert_eq!(transfer.place(600, 100, |_, _, _, _| {}), Placed::Complete(BufferId(5)));
+        assert_eq!(transfer.go_on(400, 300, 1), None, "so does a piece in the middle");
+        assert_eq!(transfer.go_on(400, 150, 2), taken(1), "all but that");
+        assert_eq!(transfer.go_on(550, 20, 9), taken(7), "of many too");
+        assert_eq!(transfer.place(690, 10, |_, _, _, _| {}), Placed::Complete(BufferId(5)));
     }
 }

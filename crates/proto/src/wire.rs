@@ -41,8 +41,8 @@ pub use header::{
     FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
 };
 pub use message::DATA_HEADER_BYTES_MAX;
-pub(crate) use piece::PieceHead;
 pub use piece::{Piece, piece};
+pub(crate) use piece::{PieceHead, Pieces, pieces};
 pub use show::describe;
 pub use walk::FRAME_HEADER_BYTES;
 

@@ -63,6 +63,13 @@ struct Block {
     state: Use,
 }
 
+/// An allocation of whole blocks that was handed to the other side.
+#[derive(Clone, Copy, Debug)]
+pub struct HandedOver {
+    block: usize,
+    allocated: u64,
+}
+
 /// The block that small allocations are cut from.
 #[derive(Clone, Copy, Debug)]
 struct Current {
@@ -167,6 +174,17 @@ impl ArenaAllocator {
         self.blocks[index].state = Use::Head { span: kept as u32 };
         self.blocks_free += u64::from(span) - kept;
         self.release_own(offset);
+    }
+
+    /// The allocation of whole blocks at `offset`, to ask later whether the other side has released it; `None` if there is none.
+    pub fn handed_over(&self, offset: u64) -> Option<HandedOver> {
+        let block = block_of(offset, self.blocks.len())?;
+        Some(HandedOver { block, allocated: self.blocks[block].allocated })
+    }
+
+    /// Whether the other side has released it.
+    pub fn is_released(&self, handed: HandedOver) -> bool {
+        self.released.at(handed.block).load(Relaxed) >= handed.allocated
     }
 
     /// Bytes in blocks known to be wholly free and in the rest of the current one. Each call looks at a few more blocks

@@ -306,3 +306,20 @@ fn what_is_not_long_stays_low() {
     releaser.release(low[1]);
     assert_eq!(allocator.alloc(1), Some(low[1]));
 }
+
+#[test]
+fn what_was_handed_over_stays_released_whatever_lies_there_next() {
+    let (mut allocator, mut releaser) = arena(4);
+    let offset = allocator.alloc(3 * BLOCK_BYTES).unwrap();
+    let first = allocator.handed_over(offset).unwrap();
+    assert!(!allocator.is_released(first));
+    releaser.release(offset);
+    assert!(allocator.is_released(first));
+    assert_eq!(allocator.alloc_open(3 * BLOCK_BYTES), Some(offset));
+    allocator.close(offset, 2 * BLOCK_BYTES);
+    let second = allocator.handed_over(offset).unwrap();
+    assert!(allocator.is_released(first) && !allocator.is_released(second));
+    releaser.release(offset);
+    assert!(allocator.is_released(second));
+    assert!(allocator.handed_over(4 * BLOCK_BYTES).is_none(), "outside");
+}

@@ -10,7 +10,7 @@ use super::command::{Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use connections::Connections;
-use gathering::Gathering;
+use gathering::{Gathering, Gone};
 use laying::Laying;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
@@ -151,6 +151,7 @@ pub struct Client {
     laying: Laying,
     connections: Connections,
     gathering: Option<Gathering>,
+    gone: Gone,
 }
 
 /// Buffers of our own that messages under way occupy.
@@ -219,6 +220,7 @@ impl Client {
             laying: Laying::default(),
             connections: Connections::default(),
             gathering: None,
+            gone: Gone::default(),
         }
     }
 

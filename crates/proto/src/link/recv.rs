@@ -42,6 +42,21 @@ pub enum Seen {
     TooOld,
 }
 
+/// What is told of a packet that arrived, or of several alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its size.
+    pub packet_bytes: u32,
+    /// Its header's.
+    pub stamp: u32,
+    /// Its header's flag.
+    pub eliciting: bool,
+    /// Its header's flag.
+    pub ack_now: bool,
+    /// The network's congestion mark.
+    pub ce: bool,
+}
+
 /// Receive side of a link.
 #[derive(Clone, Debug)]
 pub struct Received {
@@ -143,18 +158,41 @@ impl Received {
         }
         let in_order = self.largest().map_or(number == 0, |l| number == l + 1);
         self.enter(now, number, stamp);
-        self.packets += 1;
-        self.rx_bytes += packet_bytes as u64;
+        let ack_now = ack_now || !in_order;
+        self.count(now, (number, 1), &Arrival { packet_bytes, stamp, eliciting, ack_now, ce });
+    }
+
+    /// Enters `packets` alike ones with the numbers that follow the highest received: at least one, at most a window of them.
+    pub fn record_next(&mut self, now: Instant, packets: u64, each: &Arrival) {
+        let first = self.largest().map_or(0, |l| l + 1);
+        let last = first + packets - 1;
+        for (word, bits) in words(first, last) {
+            self.window[word] |= bits;
+        }
+        match self.runs.last_mut() {
+            Some(run) => run.1 = last,
+            None => self.runs.push((first, last)),
+        }
+        (self.largest_at, self.largest_stamp) = (now, each.stamp);
+        self.count(now, (first, packets), each);
+    }
+
+    /// Keeps the books of `packets` packets from number `first` on.
+    fn count(&mut self, now: Instant, (first, packets): (u64, u64), each: &Arrival) {
+        let bytes = packets * u64::from(each.packet_bytes);
+        let eager = self.packets < EAGER_PACKETS;
+        self.packets += packets;
+        self.rx_bytes += bytes;
         self.last_rx_at = now;
-        self.queueing = self.base_delay.excess(now, now.stamp().wrapping_sub(stamp));
-        let ce_changed = ce != self.ce_last;
-        self.ce_last = ce;
-        self.ce_count = self.ce_count.wrapping_add(ce as u32);
-        self.due.lowest_untold = self.due.lowest_untold.min(number);
-        if eliciting {
-            self.due.eliciting_bytes += packet_bytes as u64;
+        self.queueing = self.base_delay.excess(now, now.stamp().wrapping_sub(each.stamp));
+        let ce_changed = each.ce != self.ce_last;
+        self.ce_last = each.ce;
+        self.ce_count = self.ce_count.wrapping_add(u32::from(each.ce) * packets as u32);
+        self.due.lowest_untold = self.due.lowest_untold.min(first);
+        if each.eliciting {
+            self.due.eliciting_bytes += bytes;
             self.due.eliciting_since = self.due.eliciting_since.min(now);
-            self.due.at_once |= !in_order || ack_now || ce_changed || self.packets <= EAGER_PACKETS;
+            self.due.at_once |= each.ack_now || ce_changed || eager;
         }
     }
 
@@ -308,12 +346,8 @@ impl Received {
             self.window.fill(0);
             return;
         }
-        let mut at = from;
-        while at <= number {
-            let stop = number.min(at | 63);
-            let bits = (u64::MAX >> (63 - (stop - at))) << (at % 64);
-            self.window[word(at)] &= !bits;
-            at = stop + 1;
+        for (word, bits) in words(from, number) {
+            self.window[word] &= !bits;
         }
     }
 
@@ -349,6 +383,17 @@ fn word(number: u64) -> usize {
 
 fn bit(number: u64) -> u64 {
     1 << (number % 64)
+}
+
+/// The words of the window that the numbers `first..=last` lie in, fewer than it has, and their bits in each.
+fn words(first: u64, last: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mut at = first;
+    std::iter::from_fn(move || {
+        let stop = last.min(at | 63);
+        let found = (at <= last).then(|| (word(at), (u64::MAX >> (63 - (stop - at))) << (at % 64)));
+        at = stop + 1;
+        found
+    })
 }
 
 /// The wire's units of 256 ns.

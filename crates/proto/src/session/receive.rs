@@ -3,8 +3,9 @@
 use super::{Cx, Notice, Session};
 use crate::error::Violation;
 use crate::id::BearerId;
-use crate::link::recv::Seen;
+use crate::link::recv::{Arrival, Seen};
 use crate::time::Instant;
+use crate::transfer::PIECE_HEAD_BYTES;
 use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW};
 use crate::wire::{self, Frame, Frames, Header};
 
@@ -81,37 +82,41 @@ impl Session {
         }
     }
 
-    /// The packets of a bulk stream: takes pieces of transfers as long as each is the link's next packet and goes on where
-    /// something ends that has arrived. How many bytes of packets it took; the others go the way of all packets.
+    /// The packets of a bulk stream: takes those pieces of a transfer that are the link's next packets and go on where something ends
+    /// that has arrived. How many it took; the others go the way of all packets.
     pub(crate) fn handle_pieces<'a>(
         &mut self,
         cx: &mut Cx<'_>,
         index: usize,
+        &wire::Pieces { first, count }: &wire::Pieces<'_>,
         packets: impl Iterator<Item = &'a [u8]>,
         ce: bool,
     ) -> usize {
-        let link = &mut self.links[index];
-        let (mut taken, mut to) = (0, None);
-        for packet in packets {
-            let Some(wire::Piece { header, fragment, payload }) = wire::piece(packet) else { break };
-            let next = link.received.largest().is_some_and(|largest| header.number == largest + 1);
-            if !next || header.link != link.spec.id || *to.get_or_insert(header.to) != header.to {
-                break;
-            }
-            let Some(transfer) = self.receiving.transfers.get_mut(fragment.transfer.0) else { break };
-            let Some(buffer) = transfer.go_on(fragment.offset, payload.len()) else { break };
-            cx.store.place(buffer, fragment.offset, payload);
-            let (bytes, eliciting) = (packet.len(), header.has(FLAG_ACK_ELICITING));
-            link.stats.packets_received += 1;
-            link.stats.bytes_received += bytes as u64;
-            let at_once = header.has(FLAG_ACK_NOW);
-            link.received.record(cx.now, header.number, bytes as u32, header.stamp, eliciting, at_once, ce);
-            taken += bytes;
+        let (link, header, fragment) = (&mut self.links[index], first.header, first.fragment);
+        if link.received.largest().is_none_or(|largest| header.number != largest + 1) {
+            return 0;
         }
-        if taken > 0 {
-            self.quiet.stir();
-            self.note_traffic(cx);
+        let len = first.payload.len();
+        let Some(transfer) = self.receiving.transfers.get_mut(fragment.transfer.0) else { return 0 };
+        let Some((buffer, taken)) = transfer.go_on(fragment.offset, len, count) else { return 0 };
+        let mut offset = fragment.offset;
+        for packet in packets.take(taken) {
+            cx.store.place(buffer, offset, &packet[packet.len() - len..]);
+            offset += len as u64;
         }
+        let packet_bytes = (PIECE_HEAD_BYTES + len) as u32;
+        link.stats.packets_received += taken as u64;
+        link.stats.bytes_received += taken as u64 * u64::from(packet_bytes);
+        let arrival = Arrival {
+            packet_bytes,
+            stamp: header.stamp,
+            eliciting: header.has(FLAG_ACK_ELICITING),
+            ack_now: header.has(FLAG_ACK_NOW),
+            ce,
+        };
+        link.received.record_next(cx.now, taken as u64, &arrival);
+        self.quiet.stir();
+        self.note_traffic(cx);
         taken
     }
 

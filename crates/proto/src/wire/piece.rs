@@ -41,6 +41,12 @@ impl PieceHead {
 /// Offsets in such a packet: of its number, and of the place of its payload (protocol.md §2.1, §4.3).
 const NUMBER_OFFSET: usize = 8;
 const FRAGMENT_OFFSET: usize = HEADER_BYTES + 8;
+const WORD: usize = size_of::<u64>();
+/// Of the word that the check is in, what is not check.
+const NOT_CHECK: u64 = !(u64::MAX << (CHECK_OFFSET % WORD * 8));
+const _: () =
+    assert!(PIECE_HEAD_BYTES.is_multiple_of(WORD) && CHECK_OFFSET / WORD == (HEADER_BYTES - 1) / WORD);
+const _: () = assert!(NUMBER_OFFSET.is_multiple_of(WORD) && FRAGMENT_OFFSET.is_multiple_of(WORD));
 const FIRST_BYTE: u8 = VERSION << 4 | PacketType::Data as u8;
 const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
 
@@ -48,13 +54,9 @@ const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
 /// has just been written makes a processor wait until that is in its cache, for as long as the rest takes.
 #[inline]
 fn head_check(head: &[u8; PIECE_HEAD_BYTES]) -> u32 {
-    const WORD: usize = size_of::<u64>();
-    const { assert!(PIECE_HEAD_BYTES.is_multiple_of(WORD) && CHECK_OFFSET / WORD == (HEADER_BYTES - 1) / WORD) };
     let mut summed = [0; PIECE_HEAD_BYTES];
-    for (at, word) in summed.chunks_exact_mut(WORD).enumerate() {
-        let check = u64::MAX << (CHECK_OFFSET % WORD * 8);
-        let kept = if at == CHECK_OFFSET / WORD { !check } else { u64::MAX };
-        word.copy_from_slice(&(u64_at(head, at * WORD) & kept).to_le_bytes());
+    for (bytes, word) in summed.chunks_exact_mut(WORD).zip(words(head)) {
+        bytes.copy_from_slice(&word.to_le_bytes());
     }
     crc32c(&summed)
 }
@@ -76,6 +78,37 @@ pub fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     let header = Header::parse(packet).ok()?;
     let (fragment, payload) = TransferFragment::parse(frame).ok()?;
     Some(Piece { header, fragment, payload })
+}
+
+/// Packets of which each goes on where the one before it ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pieces<'a> {
+    pub(crate) first: Piece<'a>,
+    /// How many there are, the first among them.
+    pub(crate) count: usize,
+}
+
+/// The pieces that `packets`, of `stride` bytes each, begin with. What makes the headers of the others what the first one's goes on
+/// to needs no check: that is more than a check could tell (protocol.md §2.3).
+#[inline]
+pub(crate) fn pieces(packets: &[u8], stride: usize) -> Option<Pieces<'_>> {
+    let mut chunks = packets.chunks(stride);
+    let first = piece(chunks.next()?)?;
+    let mut next = packets.first_chunk().map(words)?;
+    let follows = |packet: &&[u8]| {
+        next[NUMBER_OFFSET / WORD] = next[NUMBER_OFFSET / WORD].wrapping_add(1);
+        next[FRAGMENT_OFFSET / WORD] = next[FRAGMENT_OFFSET / WORD].wrapping_add(first.payload.len() as u64);
+        packet.len() == stride && packet.first_chunk().map(words) == Some(next)
+    };
+    Some(Pieces { first, count: 1 + chunks.take_while(follows).count() })
+}
+
+/// The words of such header bytes, without the check.
+#[inline]
+fn words(head: &[u8; PIECE_HEAD_BYTES]) -> [u64; PIECE_HEAD_BYTES / WORD] {
+    let mut words = std::array::from_fn(|at| u64_at(head, at * WORD));
+    words[CHECK_OFFSET / WORD] &= NOT_CHECK;
+    words
 }
 
 #[cfg(test)]
@@ -109,6 +142,45 @@ mod tests {
             assert_eq!(Header { check: 0, ..piece.header }, header(first + n));
             assert_eq!(piece.fragment, fragment(from + n * 1_432));
             assert_eq!((piece.payload.len(), crate::wire::verify(&packet).is_ok()), (1_432, true));
+        }
+    }
+    /// A train of `count` packets of 1,432 bytes each.
+    fn train(count: usize) -> Vec<u8> {
+        let header = Header {
+            kind: PacketType::Data,
+            flags: FLAG_ACK_ELICITING,
+            link: LinkId(3),
+            to: SessionId(4),
+            number: 255,
+            stamp: 5,
+            check: 0,
+        };
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes);
+        TransferFragment { transfer: TransferId(6), offset: 1_432 }.emit(&mut bytes, 1_432);
+        let mut head = PieceHead(bytes.try_into().unwrap());
+        let mut packet = || {
+            head.go_on(1_432);
+            [&head.0[..], &[7; 1_432]].concat()
+        };
+        (0..count).flat_map(|_| packet()).collect()
+    }
+
+    #[test]
+    fn pieces_are_those_that_go_on() {
+        const STRIDE: usize = PIECE_HEAD_BYTES + 1_432;
+        let bytes = train(5);
+        let count = |bytes: &[u8]| pieces(bytes, STRIDE).map(|pieces| pieces.count);
+        assert_eq!(count(&bytes), Some(5));
+        assert_eq!(pieces(&bytes, STRIDE).unwrap().first.header.number, 256);
+        assert_eq!(count(&bytes[..5 * STRIDE - 8]), Some(4), "the last is shorter");
+        assert_eq!(count(&bytes[..STRIDE - 1]), None);
+        assert_eq!(count(&[]), None);
+        for bit in 0..8 * PIECE_HEAD_BYTES {
+            let mut copy = bytes.clone();
+            copy[2 * STRIDE + bit / 8] ^= 1 << (bit % 8);
+            let check = (CHECK_OFFSET..HEADER_BYTES).contains(&(bit / 8));
+            assert_eq!(count(&copy), Some(if check { 5 } else { 2 }), "bit {bit}");
         }
     }
 }

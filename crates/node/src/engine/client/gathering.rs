@@ -6,17 +6,21 @@
 
 use super::{Blocked, Client};
 use crate::engine::command::{Body, Command};
+use arrayvec::ArrayVec;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::ConnectionId;
 use polyrail_proto::node::Destination;
 use polyrail_shm::ArenaAllocator;
-use polyrail_shm::arena::BLOCK_BYTES;
+use polyrail_shm::arena::{BLOCK_BYTES, HandedOver};
 
 /// Bytes that are gathered at most. Each message is announced, granted and confirmed by packets of its own, so that longer ones
 /// carry a stream faster.
 const GATHERED_BYTES_MAX: u64 = 1 << 20;
 /// The largest part of the sending arena that is gathered in.
 const ARENA_PART: u64 = 8;
+
+/// Who has so many messages under way waits for memory for a whole one: short ones carry a stream more slowly.
+const ENOUGH_UNDER_WAY: usize = 2;
 
 /// What is being gathered.
 #[derive(Clone, Copy)]
@@ -40,6 +44,31 @@ impl Gathering {
             len: self.len,
             cookie: self.cookie,
         }
+    }
+}
+
+/// The newest messages that were gathered for one stream.
+#[derive(Default)]
+pub(super) struct Gone {
+    of: Option<ConnectionId>,
+    newest: ArrayVec<HandedOver, ENOUGH_UNDER_WAY>,
+}
+
+impl Gone {
+    fn note(&mut self, id: ConnectionId, handed: HandedOver) {
+        if self.of.replace(id) != Some(id) {
+            self.newest.clear();
+        }
+        if self.newest.is_full() {
+            self.newest.remove(0);
+        }
+        self.newest.push(handed);
+    }
+
+    /// Whether so many of `id` are under way that there is something to send until memory comes back.
+    fn are_enough(&self, id: ConnectionId, arena: &ArenaAllocator) -> bool {
+        let out = |handed: &HandedOver| !arena.is_released(*handed);
+        self.of == Some(id) && self.newest.is_full() && self.newest.iter().all(out)
     }
 }
 
@@ -101,7 +130,7 @@ impl Client {
         if no_room || !self.may_send_behind(id, before, bytes.len() as u64) {
             return Err(Blocked);
         }
-        let (start, most) = self.alloc_gathering(bytes.len() as u64).ok_or(Blocked)?;
+        let (start, most) = self.alloc_gathering(id, bytes.len() as u64).ok_or(Blocked)?;
         let fits = if room > 0 && self.add(&bytes[..room]) { room } else { 0 };
         let handed_in = self.hand_in_gathered()?;
         self.begin(id, class, (start, most), &bytes[fits..]).ok_or(Blocked)?;
@@ -110,14 +139,17 @@ impl Client {
 
     /// Memory for what is gathered, at least for `len` bytes: where it lies, and how many bytes it is for. Always blocks of
     /// its own, for its pages may be lent to the kernel.
-    fn alloc_gathering(&mut self, len: u64) -> Option<(u64, u64)> {
+    fn alloc_gathering(&mut self, id: ConnectionId, len: u64) -> Option<(u64, u64)> {
         let (spacing, most) = (self.spacing?, self.gathered_bytes_max()? as u64);
         let len = len.max(BLOCK_BYTES);
-        let mut alloc = |len| self.alloc_by(spacing.stored_bytes(len), ArenaAllocator::alloc_open);
-        match alloc(most) {
-            Some(start) => Some((start, most)),
-            None => Some((alloc(len)?, len)),
+        if let Some(start) = self.alloc_by(spacing.stored_bytes(most), ArenaAllocator::alloc_open) {
+            return Some((start, most));
         }
+        if self.gone.are_enough(id, &self.pair.tx) {
+            return None;
+        }
+        let start = self.alloc_by(spacing.stored_bytes(len), ArenaAllocator::alloc_open)?;
+        Some((start, len))
     }
 
     fn begin(
@@ -179,6 +211,9 @@ impl Client {
         if let Some(spacing) = self.spacing {
             self.pair.tx.close(open.start, spacing.stored_bytes(open.len));
             self.full = None;
+            if let Some(handed) = self.pair.tx.handed_over(open.start) {
+                self.gone.note(open.id, handed);
+            }
         }
         self.note_sent(Destination::Connection(open.id), open.len);
     }
@@ -403,6 +438,20 @@ mod tests {
         read.extend(world.read());
         assert!(read.concat() == [little, much].concat());
         assert_eq!(world.gather(&[3; 300_000]), Gathered::Kept);
+    }
+
+    #[test]
+    fn who_has_enough_under_way_waits_for_memory_for_a_whole_one() {
+        let mut world = World::new();
+        let to = Destination::Port(world.clients[1].address());
+        world.clients[0].send(to, Class::Normal, None, &[7; 200_000]).unwrap();
+        let whole = vec![1; world.clients[0].gathered_bytes_max().unwrap()];
+        while world.clients[0].gather(world.ids[0], Class::Normal, &whole).is_ok() {}
+        assert!(world.clients[0].pair.tx.largest_alloc() > 100_000 && world.clients[0].pair.sq.free() > 0);
+        assert_eq!(world.clients[0].gather(world.ids[0], Class::Normal, &[2; 65_536]), Err(Blocked));
+        assert!(world.read().concat().len() >= whole.len());
+        world.gather(&[2; 65_536]);
+        assert!(world.clients[0].gathering.unwrap().most as usize >= whole.len());
     }
 
     #[test]

@@ -226,3 +226,25 @@ fn any_packet_of_a_link_ends_its_silence() {
     rx.on_duplicate(t + Duration::ms(4));
     assert_eq!(rx.silent_since(t + Duration::ms(5)), Duration::ms(1));
 }
+
+/// Packets that follow each other leave the books as if each had been entered by itself.
+#[test]
+fn a_run_is_entered_as_its_packets_one_by_one() {
+    for (before, packets) in [(0, 1), (0, 20), (10, 44), (60, 5), (63, 130), (8_190, 700), (20_000, 64)] {
+        let mut one_by_one = Received::new();
+        (0..before).for_each(|number| one_by_one.record(Instant(1_000), number, 100, 7, true, false, false));
+        let mut at_once = one_by_one.clone();
+        let each = Arrival {
+            packet_bytes: 1_472,
+            stamp: 9,
+            eliciting: true,
+            ack_now: before == 60,
+            ce: before == 10,
+        };
+        for number in before..before + packets {
+            one_by_one.record(Instant(5_000), number, 1_472, 9, true, each.ack_now, each.ce);
+        }
+        at_once.record_next(Instant(5_000), packets, &each);
+        assert_eq!(format!("{at_once:?}"), format!("{one_by_one:?}"), "{packets} after {before}");
+    }
+}
