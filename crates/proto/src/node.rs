@@ -245,8 +245,7 @@ impl Node {
         if spec.bearer != source.bearer || spec.to != *source.from {
             return 0;
         }
-        let taken = session.handle_pieces(cx!(self, now, store), index, &pieces, packets.chunks(stride), ce);
-        taken * stride
+        session.handle_pieces(cx!(self, now, store), index, &pieces, packets.chunks(stride), ce)
     }
 
     fn handle_packet(

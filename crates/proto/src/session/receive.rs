@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// The packets of a bulk stream: takes those pieces of a transfer that are the link's next packets and go on where something ends
-    /// that has arrived. How many it took; the others go the way of all packets.
+    /// that has arrived. How many bytes of packets it took; the others go the way of all packets.
     pub(crate) fn handle_pieces<'a>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -104,11 +104,11 @@ impl Session {
             cx.store.place(buffer, offset, &packet[packet.len() - len..]);
             offset += len as u64;
         }
-        let packet_bytes = (PIECE_HEAD_BYTES + len) as u32;
+        let packet_bytes = PIECE_HEAD_BYTES + len;
         link.stats.packets_received += taken as u64;
-        link.stats.bytes_received += taken as u64 * u64::from(packet_bytes);
+        link.stats.bytes_received += (taken * packet_bytes) as u64;
         let arrival = Arrival {
-            packet_bytes,
+            packet_bytes: packet_bytes as u32,
             stamp: header.stamp,
             eliciting: header.has(FLAG_ACK_ELICITING),
             ack_now: header.has(FLAG_ACK_NOW),
@@ -117,7 +117,7 @@ impl Session {
         link.received.record_next(cx.now, taken as u64, &arrival);
         self.quiet.stir();
         self.note_traffic(cx);
-        taken
+        taken * packet_bytes
     }
 
     /// A batch of datagrams is over (see [`crate::Node::handle_batch_end`]).
