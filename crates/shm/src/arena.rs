@@ -176,7 +176,7 @@ impl ArenaAllocator {
         self.release_own(offset);
     }
 
-    /// The allocation of whole blocks at `offset`, to ask later whether the other side has released it; `None` if there is none.
+    /// What was allocated last at `offset`, whole blocks, to ask later whether the other side has released it; `None` outside.
     pub fn handed_over(&self, offset: u64) -> Option<HandedOver> {
         let block = block_of(offset, self.blocks.len())?;
         Some(HandedOver { block, allocated: self.blocks[block].allocated })

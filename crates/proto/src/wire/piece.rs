@@ -2,7 +2,7 @@
 
 use super::field::{u32_at, u64_at};
 use super::frame::{TransferFragment, kind};
-use super::header::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
+use super::header::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST, PACKET_NUMBER_MAX};
 use super::{HEADER_BYTES, Header, PacketType, VERSION};
 use crate::transfer::PIECE_HEAD_BYTES;
 use crc32c::crc32c;
@@ -95,12 +95,14 @@ pub(crate) fn pieces(packets: &[u8], stride: usize) -> Option<Pieces<'_>> {
     let mut chunks = packets.chunks(stride);
     let first = piece(chunks.next()?)?;
     let mut next = packets.first_chunk().map(words)?;
+    // No packet has a higher number, whatever a peer puts there.
+    let most = usize::try_from(PACKET_NUMBER_MAX - first.header.number).unwrap_or(usize::MAX);
     let follows = |packet: &&[u8]| {
         next[NUMBER_OFFSET / WORD] = next[NUMBER_OFFSET / WORD].wrapping_add(1);
         next[FRAGMENT_OFFSET / WORD] = next[FRAGMENT_OFFSET / WORD].wrapping_add(first.payload.len() as u64);
         packet.len() == stride && packet.first_chunk().map(words) == Some(next)
     };
-    Some(Pieces { first, count: 1 + chunks.take_while(follows).count() })
+    Some(Pieces { first, count: 1 + chunks.take(most).take_while(follows).count() })
 }
 
 /// The words of such header bytes, without the check.
@@ -144,14 +146,15 @@ mod tests {
             assert_eq!((piece.payload.len(), crate::wire::verify(&packet).is_ok()), (1_432, true));
         }
     }
-    /// A train of `count` packets of 1,432 bytes each.
-    fn train(count: usize) -> Vec<u8> {
+
+    /// A train of `count` packets of 1,432 bytes each, from number `first` on.
+    fn train(first: u64, count: usize) -> Vec<u8> {
         let header = Header {
             kind: PacketType::Data,
             flags: FLAG_ACK_ELICITING,
             link: LinkId(3),
             to: SessionId(4),
-            number: 255,
+            number: first - 1,
             stamp: 5,
             check: 0,
         };
@@ -169,13 +172,14 @@ mod tests {
     #[test]
     fn pieces_are_those_that_go_on() {
         const STRIDE: usize = PIECE_HEAD_BYTES + 1_432;
-        let bytes = train(5);
+        let bytes = train(256, 5);
         let count = |bytes: &[u8]| pieces(bytes, STRIDE).map(|pieces| pieces.count);
         assert_eq!(count(&bytes), Some(5));
         assert_eq!(pieces(&bytes, STRIDE).unwrap().first.header.number, 256);
         assert_eq!(count(&bytes[..5 * STRIDE - 8]), Some(4), "the last is shorter");
         assert_eq!(count(&bytes[..STRIDE - 1]), None);
         assert_eq!(count(&[]), None);
+        assert_eq!(count(&train(PACKET_NUMBER_MAX - 1, 5)), Some(2), "numbers end");
         for bit in 0..8 * PIECE_HEAD_BYTES {
             let mut copy = bytes.clone();
             copy[2 * STRIDE + bit / 8] ^= 1 << (bit % 8);

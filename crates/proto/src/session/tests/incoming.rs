@@ -227,6 +227,39 @@ fn a_large_message_is_offered_once_and_granted_once_it_has_memory() {
 }
 
 #[test]
+fn pieces_are_taken_together_and_the_last_may_be_shorter() {
+    let mut session = receiver();
+    assert_eq!(announce(&mut session, 0, 1 << 30), (Taken::Yes, 1));
+    let number = session.receiving.waiting[0];
+    assert!(session.accept(number, BufferId(1)));
+    let fragment = |offset| wire::TransferFragment { transfer: crate::id::TransferId(number), offset };
+    let first = wire::Frame::TransferFragment(fragment(0), &[1; 80]);
+    assert_eq!(receive(&mut session, |s, cx| s.frame(cx, 0, &first)).0, Taken::Yes);
+    session.links[0].received.record(Instant(1), 0, 120, 5, true, false, false);
+    let mut train = vec![];
+    for (number, offset, len) in [(1, 80, 80), (2, 160, 80), (3, 240, 40)] {
+        let (kind, link) = (wire::PacketType::Data, session.links[0].spec.id);
+        let (flags, to) = (wire::header::FLAG_ACK_ELICITING, crate::id::SessionId(1));
+        let mut packet = vec![];
+        wire::Header { kind, flags, link, to, number, stamp: 5, check: 0 }.emit(&mut packet);
+        fragment(offset).emit(&mut packet, len);
+        packet.resize(packet.len() + len, 7);
+        wire::finish(&mut packet).unwrap();
+        train.extend(packet);
+    }
+    let (mut rest, mut taken) = (&train[..], vec![]);
+    while let Some(pieces) = wire::pieces(rest, 120) {
+        let bytes = receive(&mut session, |s, cx| s.handle_pieces(cx, 0, &pieces, rest.chunks(120), false)).0;
+        taken.push(bytes);
+        rest = &rest[bytes..];
+    }
+    assert_eq!(taken, [240, 80]);
+    let link = &session.links[0];
+    assert_eq!((link.received.largest(), link.stats.bytes_received), (Some(3), 320));
+    assert_eq!(session.receiving.transfers.get_mut(number).unwrap().cts(number).done, 280);
+}
+
+#[test]
 fn messages_still_under_way_count_against_the_credit_of_their_port() {
     let whole = |session: &mut Session, seq| {
         let (taken, events, _) =
