@@ -6,6 +6,7 @@ use super::{RECEIVER_NODE, Run, SENDER_NODE, command, conduct};
 use crate::args::{FlowClass, Point};
 use crate::control::{Job, Role, Setup, SideReport};
 use crate::netns::{Testbed, device};
+use crate::pace::Pace;
 use crate::run::Sample;
 use crate::wait::WaitMode;
 use crate::workload::{Histogram, Workload};
@@ -34,6 +35,10 @@ impl RelayRow {
 
 /// Looks at what a link carries, until one sees anything.
 const LOOKS_MAX: u32 = 10;
+/// About what a sender without a pace offers.
+const FLOOD_MBIT: u32 = 16_000;
+/// Size of what is carried in trains: one full packet.
+const CARRIED_BYTES: usize = 1_400;
 /// Length of each look.
 const LOOK_NS: u64 = 200_000_000;
 
@@ -46,7 +51,7 @@ impl Run<'_> {
                 continue;
             }
             let told = |error: crate::netns::NetnsError| error.to_string();
-            let timed = self.look(testbed, link, Workload::PingPong, "udp", 64)?;
+            let timed = self.look(testbed, link, Workload::PingPong, "udp", (64, None))?;
             testbed.set_rate(link, None).map_err(told)?;
             let carried = self.carried(testbed, link);
             testbed.set_rate(link, spec.rate_mbit).map_err(told)?;
@@ -64,11 +69,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What goes over a link in Mbit/s. A receiver that a busy machine kept away for all of its window saw nothing: that is
-    /// looked at again.
+    /// What goes over a link in Mbit/s. A receiver whose core the relay had for itself, because that has real-time priority and was
+    /// flooded, saw nothing: that is looked at again, each time with half as much to carry.
     fn carried(&self, testbed: &Testbed, link: usize) -> Result<f64, String> {
-        for _ in 0..LOOKS_MAX {
-            let receiver = self.look(testbed, link, Workload::Stream, "udp-gso", 1_400)?.receiver;
+        for look in 0..LOOKS_MAX {
+            let pace = (look > 0).then(|| Pace::of_mbit(FLOOD_MBIT >> look, CARRIED_BYTES));
+            let (workload, protocol) = (Workload::Stream, "udp-gso");
+            let receiver = self.look(testbed, link, workload, protocol, (CARRIED_BYTES, pace))?.receiver;
             if receiver.bytes > 0 {
                 return Ok(receiver.bytes as f64 * 8e3 / receiver.window_ns.max(1) as f64);
             }
@@ -82,7 +89,7 @@ impl Run<'_> {
         link: usize,
         workload: Workload,
         protocol: &str,
-        size: usize,
+        (size, pace): (usize, Option<Pace>),
     ) -> Result<Sample, String> {
         let Some(point) = self.plan.points.first() else { return Err("nothing to measure".to_owned()) };
         let point = Point { size, wait: WaitMode::Block, socket_buffer_max: None, ..point.clone() };
@@ -101,7 +108,7 @@ impl Run<'_> {
                 warmup_ns: LOOK_NS / 4,
                 duration_ns: LOOK_NS,
                 flows: 1,
-                pace: None,
+                pace,
                 beside: None,
                 lone: None,
                 ..job
