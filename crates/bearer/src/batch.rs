@@ -49,6 +49,8 @@ struct Entry {
 pub struct RxBatch {
     slots: Vec<Slot>,
     entries: Vec<Entry>,
+    /// So many groups are taken now, of those that there are slots for.
+    groups_max: usize,
     bytes_total: usize,
 }
 
@@ -79,13 +81,20 @@ impl RxBatch {
         RxBatch {
             slots: (0..groups_max).map(|_| Slot::new()).collect(),
             entries: Vec::with_capacity(groups_max),
+            groups_max,
             bytes_total: 0,
         }
     }
 
     /// Forgets all groups; their slots are used again.
     pub fn clear(&mut self) {
+        self.begin(usize::MAX);
+    }
+
+    /// The same, and takes at most `groups_max` groups until the next time.
+    pub fn begin(&mut self, groups_max: usize) {
         self.entries.clear();
+        self.groups_max = groups_max.min(self.slots.len());
         self.bytes_total = 0;
     }
 
@@ -101,7 +110,7 @@ impl RxBatch {
 
     /// How many more groups fit.
     pub fn spare(&self) -> usize {
-        self.slots.len() - self.entries.len()
+        self.groups_max - self.entries.len()
     }
 
     /// Payload bytes of all groups.
@@ -126,7 +135,7 @@ impl RxBatch {
 
     /// For bearers: the free slots in order. Fill the first ones, then [`commit`](Self::commit) each.
     pub fn spare_slots(&mut self) -> &mut [Slot] {
-        &mut self.slots[self.entries.len()..]
+        &mut self.slots[self.entries.len()..self.groups_max]
     }
 
     /// For bearers: declares the first free slot filled. `bytes` is at most [`SLOT_BYTES`]; a `stride` of 0 or
@@ -152,7 +161,7 @@ impl RxBatch {
         stride: usize,
         ce: bool,
     ) -> bool {
-        let Some(free) = self.slots.get_mut(self.entries.len()) else { return false };
+        let Some(free) = self.spare_slots().first_mut() else { return false };
         std::mem::swap(free, slot);
         self.commit(from, bytes, stride, ce);
         true
@@ -160,7 +169,7 @@ impl RxBatch {
 
     /// For bearers and tests: appends a group by copying it; false and no effect when the batch is full.
     pub fn push(&mut self, from: Address, bytes: &[u8], stride: usize, ce: bool) -> bool {
-        let Some(free) = self.slots.get_mut(self.entries.len()) else { return false };
+        let Some(free) = self.spare_slots().first_mut() else { return false };
         free.0[..bytes.len()].copy_from_slice(bytes);
         self.commit(from, bytes.len(), stride, ce);
         true
@@ -202,6 +211,21 @@ mod tests {
         assert!(batch.push_slot(&mut slot, FROM, 3, 3, false));
         assert_eq!(batch.iter().next().unwrap().bytes.as_ptr(), place);
         assert!(!batch.push_slot(&mut slot, FROM, 1, 1, false));
+    }
+
+    #[test]
+    fn a_batch_takes_no_more_than_was_said_until_it_begins_anew() {
+        let mut batch = RxBatch::new(3);
+        batch.begin(1);
+        assert_eq!((batch.spare(), batch.spare_slots().len()), (1, 1));
+        assert!(batch.push(FROM, b"one", 0, false) && !batch.push(FROM, b"two", 0, false));
+        assert!(!batch.push_slot(&mut Slot::new(), FROM, 1, 1, false));
+        assert_eq!((batch.len(), batch.spare()), (1, 0));
+        batch.begin(7);
+        assert_eq!((batch.len(), batch.spare()), (0, 3));
+        batch.begin(1);
+        batch.clear();
+        assert_eq!(batch.spare(), 3);
     }
 
     #[test]

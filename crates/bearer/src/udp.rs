@@ -255,7 +255,9 @@ impl Bearer for UdpBearer {
             express.hot = false;
             batch.iter().skip(first).for_each(|group| express.on_datagram(&group.from));
         }
-        let rest = datagrams < GROUPS_PER_CALL || express.has_waited();
+        // Where it is full of them there may be more.
+        let to_end = datagrams < GROUPS_PER_CALL && batch.spare() > 0;
+        let rest = to_end || express.has_waited(datagrams);
         let sum = packets + datagrams + express.recv(batch, rest).packets;
         if thorough {
             express.note_idle(sum == 0);

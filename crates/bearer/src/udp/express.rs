@@ -30,8 +30,8 @@ use peers::Peers;
 const FRAMES_PER_LOOK: usize = 64;
 /// Thorough looks in a row that found nothing, after which a pending error is taken off the socket.
 const IDLE_LOOKS: u32 = 64;
-/// A frame waits for so many reads of the datagrams before it that do not come to their end.
-const WAITS_MAX: u32 = 4;
+/// A frame waits while so many groups of datagrams are read before it, if these do not come to their end.
+const WAITS_MAX: usize = 32;
 
 /// What a look at the ring found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -47,8 +47,8 @@ pub(super) struct Found {
 struct Waiting {
     frame: Frame,
     packet_bytes: usize,
-    /// Reads of datagrams since that did not come to their end.
-    reads: u32,
+    /// Groups of datagrams read since, which did not come to their end.
+    groups: usize,
 }
 
 /// The packet socket of a bearer, and which neighbours are reached by it.
@@ -131,10 +131,6 @@ impl Express {
     /// after they were looked for.
     pub fn recv(&mut self, batch: &mut RxBatch, were_read: bool) -> Found {
         let mut found = Found::default();
-        if were_read && batch.spare() == 0 {
-            // Full of datagrams: there may be more.
-            self.has_waited();
-        }
         for _ in 0..FRAMES_PER_LOOK {
             if batch.spare() == 0 {
                 break;
@@ -149,8 +145,8 @@ impl Express {
                 self.socket.pass();
                 continue;
             };
-            if frame.behind && !waited.is_some_and(|waited| were_read || waited.reads >= WAITS_MAX) {
-                self.waiting = waited.or(Some(Waiting { frame, packet_bytes: packet.len(), reads: 0 }));
+            if frame.behind && !waited.is_some_and(|waited| were_read || waited.groups >= WAITS_MAX) {
+                self.waiting = waited.or(Some(Waiting { frame, packet_bytes: packet.len(), groups: 0 }));
                 found.behind = true;
                 break;
             }
@@ -173,12 +169,12 @@ impl Express {
         self.socket.peek().is_some()
     }
 
-    /// Notes that the datagrams were read, but not to their end, which may never come: whether the next frame, if it
-    /// waits for that, has waited long enough.
-    pub fn has_waited(&mut self) -> bool {
+    /// Notes that so many groups of datagrams were read, but not to their end, which may never come: whether the next frame, if
+    /// it waits for that, has waited long enough.
+    pub fn has_waited(&mut self, groups: usize) -> bool {
         self.waiting.as_mut().is_some_and(|waiting| {
-            waiting.reads += 1;
-            waiting.reads >= WAITS_MAX
+            waiting.groups += groups;
+            waiting.groups >= WAITS_MAX
         })
     }
 

@@ -98,9 +98,10 @@ fn receive_where_ready(bearer: &mut UdpBearer) -> (Vec<usize>, Vec<Vec<u8>>) {
     let (mut batch, mut got) = (RxBatch::new(8), Vec::new());
     let ready: Vec<usize> = events.iter().map(|event| event.token as usize).collect();
     for at in &ready {
-        assert!(bearer.prefer(fds[*at]));
+        // An answer of the other side may be behind it, and be read with what came before.
+        let narrow = bearer.prefer(fds[*at]);
         batch.clear();
-        bearer.recv(&mut batch, false).unwrap();
+        bearer.recv(&mut batch, !narrow).unwrap();
         got.extend(batch.iter().map(|group| group.bytes.to_vec()));
     }
     (ready, got)
@@ -130,7 +131,7 @@ fn what_has_come_is_found_where_the_system_says_that_something_has() {
     const PACKETS: usize = 2;
     assert_eq!(b.fds().data.len(), 3);
     let (to, before) = (b.local().address, frames(&b).1);
-    let mut found = [0; 3];
+    let (mut found, mut alone) = ([0; 3], 0);
     for round in 0..300u64 {
         let bytes = numbered(64, round);
         let (is_strange, received) = (round % 3 == 2, frames(&b).1);
@@ -142,11 +143,13 @@ fn what_has_come_is_found_where_the_system_says_that_something_has() {
             (false, true) => PACKETS,
             (false, false) => OWN,
         };
-        assert_eq!(ready, [place], "round {round}");
+        assert!(ready.contains(&place), "round {round}: {ready:?}, not {place}");
+        alone += usize::from(ready == [place]);
         found[place] += 1;
         exchange(&mut b, &mut a, 1);
     }
     assert!(found[COMMON] == 100 && found[OWN] > 1 && found[PACKETS] > 100, "{found:?}");
+    assert!(alone > 250, "{alone} times nothing else was ready");
     assert!(frames(&b).1 > before + 200, "frames came in between too");
     assert!(!b.prefer(-1));
 }
@@ -245,9 +248,8 @@ fn a_frame_that_the_machine_refuses_goes_as_a_datagram() {
     assert!(frames(&a).0 > sent, "they are taken up again");
 }
 
-/// How many reads of `slots` groups it takes until a packet comes that was sent as a frame behind `trains`, and how many of
-/// these come before it.
-fn wait_of_a_frame(a: &mut UdpBearer, b: &mut UdpBearer, trains: usize, slots: usize) -> (usize, usize) {
+/// How many groups come before a packet that was sent as a frame behind `trains`, read by so many `slots` at a time.
+fn wait_of_a_frame(a: &mut UdpBearer, b: &mut UdpBearer, trains: usize, slots: usize) -> usize {
     let to = b.local().address;
     (0..trains).for_each(|_| send_ok(a, to, &Train::new(&[0; 200], 100)));
     let sent = frames(a).0;
@@ -260,12 +262,12 @@ fn wait_of_a_frame(a: &mut UdpBearer, b: &mut UdpBearer, trains: usize, slots: u
     }
     let (mut batch, mut before) = (RxBatch::new(slots), 0);
     let received = frames(b).1;
-    for reads in 1..=trains + singles {
+    for _ in 0..=trains + singles {
         batch.clear();
         b.recv(&mut batch, true).unwrap();
         if frames(b).1 > received {
             receive_now(b);
-            return (reads, before);
+            return before;
         }
         before += batch.len();
     }
@@ -276,15 +278,15 @@ fn wait_of_a_frame(a: &mut UdpBearer, b: &mut UdpBearer, trains: usize, slots: u
 fn a_frame_waits_for_datagrams_but_not_for_all_of_a_flood() {
     let claim = "a_frame_waits_for_datagrams_but_not_for_all_of_a_flood";
     let Some((_veth, mut a, mut b)) = pair(claim) else { return };
-    for round in 0..4 {
+    for round in 0..6 {
         exchange(&mut a, &mut b, ENOUGH);
         // A call reads a socket for 16 groups at most, and a batch may hold less.
-        let (slots, groups) = [(8, 8), (64, 16)][round % 2];
-        let (reads, before) = wait_of_a_frame(&mut a, &mut b, 10 * groups, slots);
-        assert!(reads <= 5 && before >= 3 * groups && before <= 5 * groups, "{reads} reads, {before} groups");
+        let (slots, groups) = [(8, 24), (64, 16), (1, 20)][round % 3];
+        let before = wait_of_a_frame(&mut a, &mut b, 100, slots);
+        assert!((16..=40).contains(&before), "{slots} slots: {before} groups");
         exchange(&mut a, &mut b, ENOUGH);
-        let (_, before) = wait_of_a_frame(&mut a, &mut b, 2 * groups, slots);
-        assert!(before >= 2 * groups, "{before} of {}", 2 * groups);
+        let before = wait_of_a_frame(&mut a, &mut b, groups, slots);
+        assert!(before >= groups, "{slots} slots: {before} of {groups}");
     }
 }
 

@@ -209,23 +209,20 @@ fn only_what_was_seen_before_the_datagrams_were_read_may_pass() {
 }
 
 #[test]
-fn a_frame_waits_for_so_many_reads_without_an_end_each_time() {
-    on_cable("a_frame_waits_for_so_many_reads_without_an_end_each_time", |mut ends| {
+fn a_frame_waits_for_so_many_groups_without_an_end_each_time() {
+    on_cable("a_frame_waits_for_so_many_groups_without_an_end_each_time", |mut ends| {
         ends.agree();
         let mut batch = RxBatch::new(1);
-        for reads_fill_the_batch in [false, true, false, true] {
+        for groups in [1, 8, 1, WAITS_MAX] {
             // What nobody waits for does not count.
-            (0..3 * WAITS_MAX).for_each(|_| assert!(!ends.b.has_waited()));
+            assert!(!ends.b.has_waited(3 * WAITS_MAX));
             send_behind(&mut ends);
-            for _ in 0..WAITS_MAX {
+            for read in 1..=WAITS_MAX / groups {
                 batch.clear();
                 assert!(ends.b.recv(&mut batch, false).behind);
-                if reads_fill_the_batch {
-                    batch.push(ends.to_b, b"datagram", 0, false);
-                    assert_eq!(ends.b.recv(&mut batch, true), Found::default());
-                } else {
-                    ends.b.has_waited();
-                }
+                batch.push(ends.to_b, b"datagram", 0, false);
+                assert_eq!(ends.b.has_waited(groups), read * groups == WAITS_MAX);
+                assert_eq!(ends.b.recv(&mut batch, true), Found::default(), "the batch is full");
             }
             batch.clear();
             assert_eq!(ends.b.recv(&mut batch, false), Found { packets: 1, behind: false });
