@@ -22,7 +22,8 @@ const WORDS: usize = (WINDOW_PACKETS / 64) as usize;
 /// Packets at the start of a link that are acknowledged batch by batch, so that the sender learns the path quickly.
 const EAGER_PACKETS: u64 = 16;
 const ACK_BYTES_MIN: u64 = 32 * 1024;
-const ACK_BYTES_MAX: u64 = 256 * 1024;
+/// Senders whose windows want them sooner say so.
+const ACK_BYTES_MAX: u64 = 1024 * 1024;
 /// Span of bytes that one acknowledgement should cover, and over which the rate is measured.
 const ACK_SPAN: Duration = Duration::ms(1);
 const ACK_DELAY_MIN: Duration = Duration::us(100);
@@ -243,7 +244,7 @@ impl Received {
         self.rate.bytes_per_s
     }
 
-    /// Unacknowledged bytes that make an acknowledgement due: what arrives in 1 ms, within 32..=256 KiB.
+    /// Unacknowledged bytes that make an acknowledgement due: what arrives in 1 ms, within 32 KiB and 1 MiB.
     pub fn ack_bytes(&self) -> u64 {
         self.ack_bytes
     }
