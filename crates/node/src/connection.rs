@@ -4,6 +4,7 @@ use crate::clock::now_ns;
 use crate::engine::client::Arrival;
 use crate::engine::client::connections::{Known, Request, Wish};
 use crate::engine::command::NotConnecting;
+use crate::engine::readers::Reader;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
 use crate::message::Message;
 use crate::node::Node;
@@ -15,6 +16,7 @@ use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
 use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long [`Port::connect`] waits for the other side to accept.
@@ -319,25 +321,28 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     /// The next message among those that have arrived: looks for no more, so that it costs nothing when there is none.
     pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, ConnectionError> {
-        let here = self.look(&self.port, |known| !known.arrivals.is_empty()).unwrap_or(false);
-        Ok(if here { self.take_next()?.map(|(message, _)| message) } else { None })
+        while self.has_arrivals() {
+            if let Some(message) = self.take_next()? {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
     }
 
     fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, ConnectionError> {
         let until = deadline(timeout);
         loop {
-            match self.await_arrival(until)? {
-                false => return Ok(None),
-                true => {
-                    if let Some((message, _)) = self.take_next()? {
-                        return Ok(Some(message));
-                    }
-                }
+            if !self.await_arrival(until, || false)? {
+                return Ok(None);
+            }
+            if let Some(message) = self.take_next()? {
+                return Ok(Some(message));
             }
         }
     }
 
-    /// Reads what has come, up to the length of `into`, at least one byte; waits for it. 0: the other side has sent all.
+    /// Reads what has come, up to the length of `into`, at least one byte; waits for it. 0: the other side has sent all. Of a stream
+    /// also what has come of a message that is still on its way: while its reader waits, bytes go straight to `into`.
     pub fn read(&self, into: &mut [u8]) -> Result<usize, ConnectionError> {
         self.read_until(into, None)
     }
@@ -347,25 +352,57 @@ impl<P: Deref<Target = Port>> Connection<P> {
         self.read_until(into, deadline(Some(timeout)))
     }
 
+    fn has_arrivals(&self) -> bool {
+        self.look(&self.port, |known| !known.arrivals.is_empty()).unwrap_or(false)
+    }
+
     fn read_until(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
         let mut filled = 0;
         while filled < into.len() {
-            if filled == 0 && !self.await_arrival(until)? {
-                return Ok(0);
-            }
-            if filled > 0 && self.look(&self.port, |known| known.arrivals.is_empty()).unwrap_or(true) {
+            let here = self.has_arrivals();
+            if !here && filled > 0 {
                 break;
             }
-            let Some((message, skip)) = self.take_next()? else { continue };
-            let rest = &message.bytes()[skip..];
+            if !here && self.stream {
+                let landed = self.await_bytes(into, until)?;
+                if landed > 0 {
+                    return Ok(landed);
+                }
+            }
+            if !here && !self.await_arrival(until, || false)? {
+                return Ok(0);
+            }
+            let Some(message) = self.take_next()? else { continue };
+            let rest = message.bytes();
             let take = rest.len().min(into.len() - filled);
             into[filled..filled + take].copy_from_slice(&rest[..take]);
             filled += take;
             if take < rest.len() {
-                self.put_back(message, skip + take);
+                self.put_back(message, take);
             }
         }
         Ok(filled)
+    }
+
+    /// Waits for a message, or for bytes of one that is still on its way, which go to `into`: how many. The end is seen by whoever
+    /// waits next.
+    fn await_bytes(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
+        let landing = self.port.landing();
+        let (waited, landed) = landing.open(into, |token| {
+            let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read)) else {
+                return Ok(false);
+            };
+            let (port, connection, landing) = (self.port.address().port, self.id, Arc::clone(landing));
+            self.port.shared.drive.engine().read(Reader { port, connection, came, read, landing, token });
+            self.await_arrival(until, || self.port.landing().landed() > 0)
+        });
+        if landed == 0 {
+            return waited.map(|_| 0);
+        }
+        if let Some(known) = self.port.client.borrow_mut().connection(self.id) {
+            known.read += landed as u64;
+        }
+        Ok(landed)
     }
 
     /// Reads exactly as many bytes as `into` has.
@@ -383,14 +420,14 @@ impl<P: Deref<Target = Port>> Connection<P> {
         Ok(())
     }
 
-    /// Waits until something is here; false: the other side has sent all, and it was read.
-    fn await_arrival(&self, until: Option<u64>) -> Result<bool, ConnectionError> {
+    /// Waits until something is here, or `or` says yes; false: the other side has sent all, and it was read.
+    fn await_arrival(&self, until: Option<u64>, or: impl Fn() -> bool) -> Result<bool, ConnectionError> {
         self.port.check_fork()?;
         self.port.take_returns();
         let mut state = None;
         self.port.wait_until(until, |port| {
             state = self.look(port, |known| (!known.arrivals.is_empty(), known.ended, known.over.is_some()));
-            state.is_none_or(|(here, ended, over)| here || ended || over)
+            or() || state.is_none_or(|(here, ended, over)| here || ended || over)
         });
         match state {
             Some((true, ..)) => Ok(true),
@@ -401,23 +438,17 @@ impl<P: Deref<Target = Port>> Connection<P> {
         }
     }
 
-    /// Takes the first of what has come, and how much of it was read before. `None`: it wants memory first, which it has
-    /// now been given.
-    fn take_next(&self) -> Result<Option<(Message<'_>, usize)>, ConnectionError> {
-        let next = {
-            let mut client = self.port.client.borrow_mut();
-            client.connection(self.id).and_then(|known| {
-                let skip = std::mem::take(&mut known.taken);
-                known.arrivals.pop_front().map(|arrival| (arrival, skip))
-            })
-        };
+    /// Takes what was not read before of the first that has come. `None`: that was nothing, or it wanted memory first, which it has now
+    /// been given.
+    fn take_next(&self) -> Result<Option<Message<'_>>, ConnectionError> {
+        let next = self.port.client.borrow_mut().connection(self.id).and_then(Known::take_next);
         Ok(match next {
-            Some((Arrival::Message(envelope, offset), skip)) => {
+            Some((Arrival::Message(envelope, offset), read)) => {
                 let bytes = self.port.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
-                Some((Message::in_arena(&self.port, envelope, bytes, offset), skip))
+                Message::in_arena(&self.port, envelope, bytes, offset).behind(read)
             }
-            Some((Arrival::Owned(envelope, buffer), skip)) => {
-                Some((Message::owned(&self.port, envelope, buffer), skip))
+            Some((Arrival::Owned(envelope, buffer), read)) => {
+                Message::owned(&self.port, envelope, buffer).behind(read)
             }
             Some((Arrival::Offer { len, offer, from }, _)) => {
                 if let Err(error) = self.port.accept_offer(len, offer) {
@@ -433,12 +464,11 @@ impl<P: Deref<Target = Port>> Connection<P> {
         })
     }
 
-    /// The rest of a message is read later.
+    /// The rest of a message is read later, without the first `taken` bytes of what is left of it.
     fn put_back(&self, message: Message<'_>, taken: usize) {
-        let arrival = message.into_arrival();
+        let (arrival, read) = message.into_arrival();
         if let Some(known) = self.port.client.borrow_mut().connection(self.id) {
-            known.taken = taken;
-            known.arrivals.push_front(arrival);
+            known.put_back(arrival, read + taken as u64);
         }
     }
 

@@ -11,6 +11,7 @@ pub mod command;
 mod gather;
 pub(crate) mod history;
 mod picture;
+pub(crate) mod readers;
 mod rest;
 mod spaced;
 pub(crate) mod status;

@@ -12,6 +12,8 @@ pub struct Message<'a> {
     port: &'a Port,
     envelope: Envelope,
     body: MessageBody<'a>,
+    /// Bytes of it that were read before: it is the rest of one.
+    read: u64,
 }
 
 enum MessageBody<'a> {
@@ -26,29 +28,37 @@ enum MessageBody<'a> {
 
 impl<'a> Message<'a> {
     pub(crate) fn in_arena(port: &'a Port, envelope: Envelope, bytes: &'a [u8], offset: u64) -> Self {
-        Message { port, envelope, body: MessageBody::Arena { bytes, offset } }
+        Message { port, envelope, body: MessageBody::Arena { bytes, offset }, read: 0 }
     }
 
     pub(crate) fn owned(port: &'a Port, envelope: Envelope, buffer: Buffer) -> Self {
-        Message { port, envelope, body: MessageBody::Owned(buffer) }
+        Message { port, envelope, body: MessageBody::Owned(buffer), read: 0 }
     }
 
-    /// What it was before somebody took it.
-    pub(crate) fn into_arrival(mut self) -> Arrival {
-        match std::mem::replace(&mut self.body, MessageBody::Moved) {
+    /// What is left of it behind the first `read` bytes, if they are not all.
+    pub(crate) fn behind(mut self, read: u64) -> Option<Self> {
+        self.read = read.min(self.envelope.len);
+        (read == 0 || !self.is_empty()).then_some(self)
+    }
+
+    /// What it was before somebody took it, and how many bytes of it were read before that.
+    pub(crate) fn into_arrival(mut self) -> (Arrival, u64) {
+        let arrival = match std::mem::replace(&mut self.body, MessageBody::Moved) {
             MessageBody::Arena { offset, .. } => Arrival::Message(self.envelope, offset),
             MessageBody::Owned(buffer) => Arrival::Owned(self.envelope, buffer),
             MessageBody::Moved => Arrival::Sorted,
-        }
+        };
+        (arrival, self.read)
     }
 
-    /// Its bytes.
+    /// Its bytes; those that are left, of one of which a part was read as bytes of a stream.
     pub fn bytes(&self) -> &[u8] {
-        match &self.body {
+        let whole = match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
             MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
             MessageBody::Moved => &[],
-        }
+        };
+        whole.get(self.read as usize..).unwrap_or(&[])
     }
 
     /// Who sent it: answer there.
@@ -73,12 +83,12 @@ impl<'a> Message<'a> {
 
     /// Its length, bytes.
     pub fn len(&self) -> usize {
-        self.envelope.len as usize
+        (self.envelope.len - self.read) as usize
     }
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.envelope.len == 0
+        self.len() == 0
     }
 
     /// A copy of its bytes that outlives the port.
@@ -105,7 +115,7 @@ impl std::fmt::Debug for Message<'_> {
         f.debug_struct("Message")
             .field("from", &self.envelope.from)
             .field("service", &self.envelope.service)
-            .field("len", &self.envelope.len)
+            .field("len", &self.len())
             .finish()
     }
 }

@@ -20,7 +20,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::Buffer;
+use polyrail_shm::{Buffer, Landing};
 use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -50,6 +50,7 @@ pub struct Port {
     pace: RefCell<Pace>,
     known: Cell<Option<(ServiceAddress, u64)>>,
     readiness: OnceCell<Readiness>,
+    landing: OnceCell<Arc<Landing>>,
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
 }
@@ -75,6 +76,7 @@ impl Port {
             pace: RefCell::default(),
             known: Cell::new(None),
             readiness: OnceCell::new(),
+            landing: OnceCell::new(),
             held: Cell::new(false),
         }
     }
@@ -395,6 +397,11 @@ impl Port {
     pub(crate) fn hand_in(&self) {
         self.shared.drive.send(now_ns());
         self.pace.borrow_mut().pause();
+    }
+
+    /// Where bytes of a stream land for whose reader this port waits.
+    pub(crate) fn landing(&self) -> &Arc<Landing> {
+        self.landing.get_or_init(Arc::default)
     }
 
     pub(crate) fn drive(&self) {

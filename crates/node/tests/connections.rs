@@ -146,6 +146,68 @@ fn a_stream_is_read_in_other_pieces_than_it_was_written() {
     });
 }
 
+/// Numbers that look random, always the same ones.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    }
+}
+
+#[test]
+fn whatever_is_read_at_a_time_each_byte_is_read_once() {
+    const BYTES: usize = 24 << 20;
+    let (nodes, server, _client) = two_nodes();
+    let pattern = |from: usize, len: usize| -> Vec<u8> {
+        (from..from + len).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
+    };
+    let nodes = &nodes;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut asking =
+                nodes[1].connect(SERVICE, &Connect { stream: true, ..Connect::default() }).unwrap();
+            let (mut below, mut at) = (numbers(1), 0);
+            while at < BYTES {
+                let most = [100, 5_000, 70_000, 3 << 20][below(4)];
+                let piece = pattern(at, (below(most) + 1).min(BYTES - at));
+                asking.write_all(&piece).unwrap();
+                at += piece.len();
+            }
+            asking.finish();
+            assert_eq!(recv(&asking).as_deref(), Some(&b"thanks"[..]));
+        });
+        let answering = server.accept_timeout(PATIENCE).unwrap();
+        let (mut below, mut at, mut room) = (numbers(2), 0, vec![0; 1 << 20]);
+        loop {
+            let most = [10, 3_000, 65_536, 1 << 20][below(4)];
+            let here = match below(8) {
+                // Also as what is left of a message.
+                0 => recv(&answering).unwrap_or_default(),
+                1 => {
+                    let read = answering.read_timeout(&mut room[..most], Duration::from_micros(50));
+                    match read {
+                        Err(ConnectionError::TimedOut) => continue,
+                        read => room[..read.unwrap()].to_vec(),
+                    }
+                }
+                _ => {
+                    let len = answering.read_timeout(&mut room[..below(most) + 1], PATIENCE).unwrap();
+                    room[..len].to_vec()
+                }
+            };
+            if here.is_empty() {
+                break;
+            }
+            assert!(here == pattern(at, here.len()), "{} bytes after {at}", here.len());
+            at += here.len();
+        }
+        assert_eq!(at, BYTES);
+        answering.send(b"thanks").unwrap();
+        server.flush(Some(PATIENCE)).unwrap();
+    });
+}
+
 const SIZES: [usize; 8] = [0, 1, 1_400, 65_536, 65_537, 1 << 20, 9 << 20, 3];
 
 #[test]

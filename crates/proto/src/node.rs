@@ -245,7 +245,7 @@ impl Node {
         if spec.bearer != source.bearer || spec.to != *source.from {
             return 0;
         }
-        session.handle_pieces(cx!(self, now, store), index, &pieces, packets.chunks(stride), ce)
+        session.handle_pieces(cx!(self, now, store), index, &pieces, packets, ce)
     }
 
     fn handle_packet(

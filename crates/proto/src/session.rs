@@ -36,7 +36,7 @@ mod wanted;
 
 pub use bottleneck::Shared;
 pub use calm::Rest;
-pub use connection::{ConnectionPicture, ConnectionState};
+pub use connection::{ConnectionPicture, ConnectionState, Incoming};
 pub use control::Notice;
 pub use outlook::{LinkOutlook, Outlook, Part, Way};
 pub use picture::{FlowPicture, GivenPicture, TakenPicture};

@@ -23,6 +23,16 @@ pub trait Store {
     /// Copies `bytes` to `offset` of a buffer that was reserved, before the packet is acknowledged.
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]);
 
+    /// The same for what packets of `stride` bytes each carry behind their first `head` bytes, one behind the other.
+    fn place_run(&mut self, buffer: BufferId, offset: u64, packets: &[u8], stride: usize, head: usize) {
+        let mut at = offset;
+        for packet in packets.chunks(stride) {
+            let payload = packet.get(head..).unwrap_or(&[]);
+            self.place(buffer, at, payload);
+            at += payload.len() as u64;
+        }
+    }
+
     /// Gives back receive memory that was never delivered.
     fn discard(&mut self, buffer: BufferId);
 

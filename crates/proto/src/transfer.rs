@@ -252,6 +252,11 @@ impl ReceiveTransfer {
         self.total - self.got.bytes()
     }
 
+    /// Bytes that have arrived before the first that has not.
+    pub fn ready_bytes(&self) -> u64 {
+        self.got.prefix()
+    }
+
     /// Its memory, once found.
     pub fn buffer(&self) -> Option<BufferId> {
         self.buffer
@@ -292,7 +297,7 @@ impl ReceiveTransfer {
     /// The grant to send.
     pub fn cts(&self, transfer: u32) -> wire::Cts {
         let granted = if self.buffer.is_some() { self.total } else { 0 };
-        wire::Cts { token: self.token, transfer: TransferId(transfer), granted, done: self.got.prefix() }
+        wire::Cts { token: self.token, transfer: TransferId(transfer), granted, done: self.ready_bytes() }
     }
 }
 

@@ -18,6 +18,8 @@ pub mod counter;
 pub mod doorbell;
 #[cfg(not(loom))]
 mod futex;
+#[cfg(not(loom))]
+mod landing;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod open_entry;
@@ -40,6 +42,8 @@ mod words;
 pub use arena::{ArenaAllocator, ArenaReleaser};
 pub use counter::{Word, WordView};
 pub use doorbell::Doorbell;
+#[cfg(not(loom))]
+pub use landing::Landing;
 pub use open_entry::{OpenEntry, OpenEntryView};
 #[cfg(not(loom))]
 pub use pool::{Buffer, Exhausted, Pool, Quota};

@@ -78,6 +78,13 @@ pub enum Arrival {
     Unbound(ServiceRange, NodeId),
 }
 
+impl Arrival {
+    /// Whether it is a message of somebody else's.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Arrival::Message(..) | Arrival::Owned(..))
+    }
+}
+
 /// What is known of a message beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {

@@ -7,6 +7,7 @@ pub(super) use returns::Asked;
 use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::client::{Client, Exchange};
 use super::command::Completion;
+use super::readers::Readers;
 use super::spaced::{Loans, Spacing};
 use polyrail_proto::id::{BufferId, NodeId, PortId};
 use polyrail_proto::transfer::PIECE_HEAD_BYTES;
@@ -198,6 +199,8 @@ pub(super) struct EngineStore {
     large: Option<LargeMemory>,
     /// Messages that their senders want back if they fail.
     asked: BTreeMap<BufferId, Asked>,
+    /// Who waits for bytes of a stream.
+    pub(super) readers: Readers,
     /// Something is to be published.
     dirty: bool,
 }
@@ -338,6 +341,7 @@ impl EngineStore {
         if let Some(index) = self.by_port.remove(&port) {
             self.slots[index] = None;
         }
+        self.readers.close(port);
         self.last = None;
     }
 
@@ -448,6 +452,40 @@ impl EngineStore {
         if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
             arrived.signal();
             slot.arrived = Some(arrived);
+        }
+    }
+
+    /// Copies what has arrived of a message to where it is kept until the program reads it.
+    pub(super) fn keep_bytes(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {
+        match Place::of(buffer) {
+            Place::Rx(client, start) => {
+                if let Some(slot) = self.slots.get_mut(client).and_then(Option::as_mut) {
+                    slot.pair.rx.memory().write_at(start + offset, bytes);
+                }
+            }
+            Place::Held(at, _) => {
+                if let Some(buffer) = self.held.get_mut(at).and_then(Option::as_mut) {
+                    let offset = offset as usize;
+                    if let Some(target) = buffer.get_mut(offset..offset + bytes.len()) {
+                        target.copy_from_slice(bytes);
+                    }
+                }
+            }
+            Place::Tx(..) | Place::Spaced(..) => {}
+        }
+    }
+
+    /// Bytes of a message on its way in, which were placed before.
+    pub(super) fn received(&self, buffer: BufferId, offset: u64, len: usize) -> Option<&[u8]> {
+        match Place::of(buffer) {
+            Place::Rx(client, start) => {
+                self.slots.get(client)?.as_ref()?.pair.rx.memory().bytes(start + offset, len)
+            }
+            Place::Held(at, _) => {
+                let offset = usize::try_from(offset).ok()?;
+                self.held.get(at)?.as_ref()?.get(offset..offset.checked_add(len)?)
+            }
+            Place::Tx(..) | Place::Spaced(..) => None,
         }
     }
 
@@ -632,25 +670,25 @@ impl Store for EngineStore {
     }
 
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {
-        match Place::of(buffer) {
-            Place::Rx(client, start) => {
-                if let Some(slot) = self.slots.get_mut(client).and_then(Option::as_mut) {
-                    slot.pair.rx.memory().write_at(start + offset, bytes);
-                }
+        self.place_run(buffer, offset, bytes, bytes.len().max(1), 0);
+    }
+
+    fn place_run(&mut self, buffer: BufferId, offset: u64, packets: &[u8], stride: usize, head: usize) {
+        let mut landed = self.readers.land((buffer, offset), packets, stride, head);
+        let mut at = offset;
+        for packet in packets.chunks(stride) {
+            let payload = packet.get(head..).unwrap_or(&[]);
+            let skip = landed.min(payload.len());
+            landed -= skip;
+            if skip < payload.len() {
+                self.keep_bytes(buffer, at + skip as u64, &payload[skip..]);
             }
-            Place::Held(at, _) => {
-                if let Some(buffer) = self.held.get_mut(at).and_then(Option::as_mut) {
-                    let offset = offset as usize;
-                    if let Some(target) = buffer.get_mut(offset..offset + bytes.len()) {
-                        target.copy_from_slice(bytes);
-                    }
-                }
-            }
-            Place::Tx(..) | Place::Spaced(..) => {}
+            at += payload.len() as u64;
         }
     }
 
     fn discard(&mut self, buffer: BufferId) {
+        self.readers.forget(buffer);
         match Place::of(buffer) {
             Place::Rx(client, offset) => {
                 if let Some(slot) = self.slots.get_mut(client).and_then(Option::as_mut) {

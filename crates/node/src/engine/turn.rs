@@ -83,6 +83,7 @@ impl Engine {
         self.finish_closing(now);
         self.tell_subscribers(work);
         self.pass_barriers();
+        self.tell_readers();
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
         self.unfinished = !work.drained || work.blocked;
@@ -161,7 +162,11 @@ impl Engine {
     ) -> bool {
         let (mut bytes, mut calls) = (0, 0);
         loop {
-            self.batch.clear();
+            // Whoever waits for bytes gets those first for which it has room. If they are for others, more is received at once.
+            let only_first = calls == 0 && !to_end;
+            let groups_max = if only_first { self.store.readers.groups_max() } else { usize::MAX };
+            self.store.keep_left(&self.batch);
+            self.batch.begin(groups_max);
             let got = self.bearers[index].bearer.recv(&mut self.batch, everywhere).unwrap_or(0);
             if got == 0 {
                 break;
@@ -170,6 +175,10 @@ impl Engine {
             bytes += self.batch.total_bytes() as u64;
             work.done += got as u32;
             self.hand_in(index, now);
+            if self.store.readers.is_served() && !to_end {
+                work.drained = false;
+                break;
+            }
             // A batch with room to spare has most likely emptied the socket: a second call would only say so.
             if self.batch.spare() > 0 && !to_end {
                 break;
@@ -209,6 +218,7 @@ impl Engine {
     }
 
     fn receive_beacons(&mut self, index: usize, now: Instant, work: &mut Work) {
+        self.store.keep_left(&self.batch);
         self.batch.clear();
         let got = self.bearers[index].bearer.recv_beacons(&mut self.batch).unwrap_or(0);
         if got > 0 {
@@ -356,6 +366,7 @@ impl Engine {
             count += 1;
             match event {
                 Event::Message { port, from, connection, service, tag, class, buffer, len, receipt } => {
+                    self.store.keep_left_of(buffer, &self.batch);
                     let Some(body) = self.body_for(port, buffer) else { continue };
                     let notify = receipt.is_some();
                     if let Some(receipt) = receipt {

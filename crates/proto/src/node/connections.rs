@@ -8,7 +8,7 @@ use crate::id::{ConnectionId, PortAddress, PortId};
 use crate::limits;
 use crate::port::Listening;
 use crate::session::Cx;
-use crate::session::connection::Wanted;
+use crate::session::connection::{Incoming, Wanted};
 use crate::store::Store;
 use crate::time::Instant;
 use crate::wire;
@@ -71,6 +71,11 @@ impl Node {
     pub fn connection_credit(&self, id: ConnectionId) -> (u64, u64) {
         let session = self.slot_of(id.session).and_then(|slot| self.slots[slot].session.as_ref());
         session.map_or((0, 0), |session| session.credit_on(id.end))
+    }
+
+    /// What comes next by a connection of `port`; `None` if there is none such, or nothing is received by it any more.
+    pub fn incoming(&self, port: PortId, id: ConnectionId) -> Option<Incoming> {
+        self.slots[self.slot_of(id.session)?].session.as_ref()?.incoming(port, id.end)
     }
 
     /// Accepts a connection that waits for `port`; false if it is over already.

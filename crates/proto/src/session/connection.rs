@@ -15,7 +15,7 @@ use crate::error::{ConnectError, ConnectionOver, Failure};
 use crate::event::Event;
 use crate::flow::send::Outgoing;
 use crate::flow::{Class, FlowKey};
-use crate::id::{ConnectionId, PortAddress, PortId};
+use crate::id::{BufferId, ConnectionId, PortAddress, PortId};
 use crate::limits;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
@@ -91,6 +91,15 @@ pub(crate) struct Connections {
 fn is_after(a: u32, b: u32) -> bool {
     let ahead = a.wrapping_sub(b) << 2;
     ahead != 0 && ahead < 1 << 31
+}
+
+/// What comes next by a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Incoming {
+    /// The number of its next message that is not delivered, the first having 0.
+    pub seq: u64,
+    /// If that is a large one that has memory: where it goes, and how many bytes it has from its beginning without a hole.
+    pub here: Option<(BufferId, u64)>,
 }
 
 /// What a message to an end of ours is to be done with.
@@ -310,6 +319,18 @@ impl Session {
         let Some(given) = self.given_credit(end) else { return };
         let consumed = (consumed.0.min(given.received_bytes), consumed.1.min(given.received_messages));
         self.give_credit(end, consumed.0 + window.0, consumed.1 + window.1 as u64);
+    }
+
+    /// What comes next to our end `end`, if that is one of `port`'s.
+    pub(crate) fn incoming(&self, port: PortId, end: PortId) -> Option<Incoming> {
+        let entry = self.connections.ends.get(&end).filter(|entry| entry.port == port && !entry.deaf)?;
+        let key = entry.receiving(end)?;
+        let Some(flow) = self.receiving.by_key.get(&key).and_then(|k| self.receiving.flows.get(*k)) else {
+            return Some(Incoming { seq: 0, here: None });
+        };
+        let transfer = flow.head_transfer().and_then(|number| self.receiving.transfers.get(number));
+        let here = transfer.and_then(|transfer| Some((transfer.buffer()?, transfer.ready_bytes())));
+        Some(Incoming { seq: flow.next(), here })
     }
 
     /// A local port closes: its connections end in order, what they sent is still delivered.

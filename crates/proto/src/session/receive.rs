@@ -84,12 +84,12 @@ impl Session {
 
     /// The packets of a bulk stream: takes those pieces of a transfer that are the link's next packets and go on where something ends
     /// that has arrived. How many bytes of packets it took; the others go the way of all packets.
-    pub(crate) fn handle_pieces<'a>(
+    pub(crate) fn handle_pieces(
         &mut self,
         cx: &mut Cx<'_>,
         index: usize,
         &wire::Pieces { first, count }: &wire::Pieces<'_>,
-        packets: impl Iterator<Item = &'a [u8]>,
+        packets: &[u8],
         ce: bool,
     ) -> usize {
         let (link, header, fragment) = (&mut self.links[index], first.header, first.fragment);
@@ -99,12 +99,9 @@ impl Session {
         let len = first.payload.len();
         let Some(transfer) = self.receiving.transfers.get_mut(fragment.transfer.0) else { return 0 };
         let Some((buffer, taken)) = transfer.go_on(fragment.offset, len, count) else { return 0 };
-        let mut offset = fragment.offset;
-        for packet in packets.take(taken) {
-            cx.store.place(buffer, offset, &packet[packet.len() - len..]);
-            offset += len as u64;
-        }
         let packet_bytes = PIECE_HEAD_BYTES + len;
+        let run = &packets[..taken * packet_bytes];
+        cx.store.place_run(buffer, fragment.offset, run, packet_bytes, PIECE_HEAD_BYTES);
         link.stats.packets_received += taken as u64;
         link.stats.bytes_received += (taken * packet_bytes) as u64;
         let arrival = Arrival {

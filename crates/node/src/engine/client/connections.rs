@@ -60,8 +60,10 @@ pub struct Progress {
 pub(crate) struct Known {
     /// What came and was not read.
     pub(crate) arrivals: VecDeque<Arrival>,
-    /// Bytes of the first of these that were read already.
-    pub(crate) taken: usize,
+    /// Bytes of the first of these that were read already. If there is none: of the next message, which is on its way.
+    pub(crate) read: u64,
+    /// Messages that have come in all.
+    pub(crate) came: u64,
     /// Its owner holds it: we asked for it, or have accepted it.
     pub(crate) taken_in: bool,
     /// The other side has accepted, or we have.
@@ -143,6 +145,19 @@ impl Known {
     /// Whether the credit is enough for one more message after `before` others, with which it takes `cost` bytes of it.
     fn affords(&self, (cost, before): (u64, u64)) -> bool {
         self.used.0 + cost <= self.granted.0 && self.used.1 + before < self.granted.1
+    }
+
+    /// The first of what has come, and how many bytes of it were read before.
+    pub(crate) fn take_next(&mut self) -> Option<(Arrival, u64)> {
+        let arrival = self.arrivals.pop_front()?;
+        let read = if arrival.is_message() { std::mem::take(&mut self.read) } else { 0 };
+        Some((arrival, read))
+    }
+
+    /// The rest of a message is read later; so much of it was read before.
+    pub(crate) fn put_back(&mut self, arrival: Arrival, read: u64) {
+        self.read = read;
+        self.arrivals.push_front(arrival);
     }
 
     fn charge(&mut self, cost: u64) {
@@ -322,6 +337,7 @@ impl Client {
     pub(super) fn sort(&mut self, id: ConnectionId, arrival: Arrival) {
         match self.connections.known.get_mut(&id) {
             Some(known) => {
+                known.came += arrival.is_message() as u64;
                 known.arrivals.push_back(arrival);
                 list(known, id, &mut self.connections.readable);
             }

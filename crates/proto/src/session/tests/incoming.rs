@@ -249,7 +249,7 @@ fn pieces_are_taken_together_and_the_last_may_be_shorter() {
     }
     let (mut rest, mut taken) = (&train[..], vec![]);
     while let Some(pieces) = wire::pieces(rest, 120) {
-        let bytes = receive(&mut session, |s, cx| s.handle_pieces(cx, 0, &pieces, rest.chunks(120), false)).0;
+        let bytes = receive(&mut session, |s, cx| s.handle_pieces(cx, 0, &pieces, rest, false)).0;
         taken.push(bytes);
         rest = &rest[bytes..];
     }
