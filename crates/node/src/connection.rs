@@ -387,6 +387,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Waits for a message, or for bytes of one that is still on its way, which go to `into`: how many. The end is seen by whoever
     /// waits next.
     fn await_bytes(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
+        self.port.check_fork()?;
         let landing = self.port.landing();
         let (waited, landed) = landing.open(into, |token| {
             let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read)) else {

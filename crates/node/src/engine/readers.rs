@@ -397,6 +397,47 @@ mod tests {
     }
 
     #[test]
+    fn who_waited_before_anything_came_is_rung_for_what_lands() {
+        let mut world = World::new();
+        let (mut into, landing) = (vec![0; ROOM], Arc::clone(&world.landing));
+        let (port, connection) = (world.clients[1].address().port, world.ids[1]);
+        let (rung, landed) = landing.open(&mut into, |token| {
+            let landing = Arc::clone(&landing);
+            let (came, read) = (0, 0);
+            world.engine.read(Reader { port, connection, came, read, landing, token });
+            world.send(1 << 20);
+            let turn = |world: &mut World| {
+                world.clients[1].pair.client_bell.prepare();
+                world.now_ns += 10_000;
+                world.engine.turn(world.now_ns, Budget::USUAL).rang
+            };
+            (0..20).any(|_| turn(&mut world) && world.landing.landed() > 0)
+        });
+        assert!(rung && into[..] == world.sent[..ROOM], "{rung} {landed}");
+        assert!(world.engine.store.readers.is_empty(), "it has something");
+    }
+
+    #[test]
+    fn where_something_is_left_already_the_rest_is_kept_at_once() {
+        let mut world = World::new();
+        world.begin();
+        let left = world.engine.store.readers.left.unwrap();
+        let (port, connection) = (world.clients[1].address().port, world.ids[1]);
+        let store = &mut world.engine.store;
+        let buffer = polyrail_proto::Store::reserve(store, port, 30, false).unwrap();
+        let (mut into, landing) = ([0; 12], Arc::clone(&world.landing));
+        let ((), landed) = landing.open(&mut into, |token| {
+            let (came, read, landing) = (0, 0, Arc::clone(&landing));
+            store.readers.enter(Reader { port, connection, came, read, landing, token });
+            store.readers.waiting[0].bound = Some(Bound { buffer, offset: 0 });
+            polyrail_proto::Store::place_run(store, buffer, 0, b"-0123456789-abcdefghij-KLMNOPQRST", 11, 1);
+        });
+        assert_eq!((landed, &into), (12, b"0123456789ab"));
+        assert_eq!(store.received(buffer, 12, 18), Some(&b"cdefghijKLMNOPQRST"[..]));
+        assert_eq!(store.readers.left.map(|left| left.at), Some(left.at), "it is still there");
+    }
+
+    #[test]
     fn a_reader_that_has_given_up_gets_nothing_any_more() {
         let mut world = World::new();
         world.lend(ROOM, 0);
