@@ -237,17 +237,17 @@ const RATES_MBIT: [u64; 3] = [25, 1_000, 20_000];
 /// What the table below was made with; a change of it is a change of behaviour, to be looked at.
 const FILLED: &str = "
 loss      rtt   25 Mbit/s        1000 Mbit/s      20000 Mbit/s
-  0%     50us    99%   2137us    99%    896us   100%    530us
-  0%   1000us    99%   1898us    99%    998us   100%    790us
-  0%  10000us    99%   4095us   100%   3266us   100%   3294us
-  1%     50us    99%   2112us    98%    904us    98%    530us
-  1%   1000us    98%   1882us    98%   1037us    98%    779us
-  1%  10000us    99%   4068us    99%   3242us    99%   3144us
-  5%     50us    94%   2466us    94%    924us    95%    521us
-  5%   1000us    94%   2731us    94%   1109us    94%    736us
-  5%  10000us    94%   5086us    95%   2980us    95%   2646us
- 20%     50us    74%   1214us    79%    847us    80%    470us
- 20%   1000us    75%   1505us    79%    954us    79%    521us
+  0%     50us    99%   2137us    99%    896us   100%    495us
+  0%   1000us    99%   1898us    99%    998us   100%    643us
+  0%  10000us    99%   4095us   100%   3266us   100%   3078us
+  1%     50us    99%   2112us    98%    904us    99%    503us
+  1%   1000us    98%   1882us    98%   1037us    98%    682us
+  1%  10000us    99%   4068us    99%   3242us    99%   3034us
+  5%     50us    94%   2466us    94%    924us    95%    516us
+  5%   1000us    94%   2731us    94%   1109us    94%    723us
+  5%  10000us    94%   5086us    95%   2980us    95%   2629us
+ 20%     50us    74%   1214us    79%    847us    80%    465us
+ 20%   1000us    75%   1505us    79%    954us    79%    526us
  20%  10000us    79%   2997us    45%    296us    19%    114us
 ";
 
