@@ -359,18 +359,15 @@ impl<P: Deref<Target = Port>> Connection<P> {
     fn read_until(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
         let mut filled = 0;
         while filled < into.len() {
-            let here = self.has_arrivals();
-            if !here && filled > 0 {
-                break;
-            }
-            if !here && self.stream {
-                let landed = self.await_bytes(into, until)?;
-                if landed > 0 {
-                    return Ok(landed);
+            if !self.has_arrivals() {
+                if filled > 0 {
+                    break;
                 }
-            }
-            if !here && !self.await_arrival(until, || false)? {
-                return Ok(0);
+                match self.await_bytes(into, until)? {
+                    (_, landed) if landed > 0 => return Ok(landed),
+                    (here, _) if !here => return Ok(0),
+                    _ => {}
+                }
             }
             let Some(message) = self.take_next()? else { continue };
             let rest = message.bytes();
@@ -384,26 +381,29 @@ impl<P: Deref<Target = Port>> Connection<P> {
         Ok(filled)
     }
 
-    /// Waits for a message, or for bytes of one that is still on its way, which go to `into`: how many. The end is seen by whoever
-    /// waits next.
-    fn await_bytes(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
+    /// Waits for a message, or for bytes of one of a stream that is still on its way, which go to `into`: whether something is
+    /// here, false being the end, and how many such bytes.
+    fn await_bytes(&self, into: &mut [u8], until: Option<u64>) -> Result<(bool, usize), ConnectionError> {
+        if !self.stream {
+            return self.await_arrival(until, || false).map(|here| (here, 0));
+        }
         self.port.check_fork()?;
         let landing = self.port.landing();
         let (waited, landed) = landing.open(into, |token| {
-            let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read)) else {
-                return Ok(false);
-            };
-            let (port, connection, landing) = (self.port.address().port, self.id, Arc::clone(landing));
-            self.port.shared.drive.engine().read(Reader { port, connection, came, read, landing, token });
-            self.await_arrival(until, || self.port.landing().landed() > 0)
+            if let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read)) {
+                let (port, connection) = (self.port.address().port, self.id);
+                let reader = Reader { port, connection, came, read, landing: Arc::clone(landing), token };
+                self.port.shared.drive.engine().add_reader(reader);
+            }
+            self.await_arrival(until, || landing.landed() > 0)
         });
         if landed == 0 {
-            return waited.map(|_| 0);
+            return waited.map(|here| (here, 0));
         }
         if let Some(known) = self.port.client.borrow_mut().connection(self.id) {
             known.read += landed as u64;
         }
-        Ok(landed)
+        Ok((true, landed))
     }
 
     /// Reads exactly as many bytes as `into` has.

@@ -10,6 +10,8 @@ pub mod client;
 pub mod command;
 mod gather;
 pub(crate) mod history;
+#[cfg(test)]
+mod joined;
 mod picture;
 pub(crate) mod readers;
 mod rest;

@@ -218,7 +218,7 @@ impl EngineStore {
 
 impl Engine {
     /// A reader waits from now on, unless something is there for it.
-    pub(crate) fn read(&mut self, reader: Reader) {
+    pub(crate) fn add_reader(&mut self, reader: Reader) {
         self.store.readers.enter(reader);
         // It looks itself before it sleeps: it need not be told.
         self.serve_readers(|_, _| ());
@@ -256,20 +256,17 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::client::connections::Wish;
-    use crate::engine::client::{Arrival, Client, Exchange};
+    use crate::engine::client::{Arrival, Client};
+    use crate::engine::joined::Joined;
     use crate::engine::{Budget, Sizes};
-    use polyrail_bearer::MemoryHub;
-    use polyrail_proto::Config;
     use polyrail_proto::flow::Class;
-    use polyrail_proto::id::{Incarnation, NodeId};
     use polyrail_proto::node::Destination;
 
     const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 2_048, tx_bytes: 8 << 20, rx_bytes: 8 << 20 };
     /// Less than half of a packet.
     const ROOM: usize = 4_000;
 
-    /// Two clients of one engine with a stream from the first to the second, whose reader has sent `sent` and read `read`.
+    /// Two clients of one engine with a stream from the first to the second: what that was sent, and what it has read.
     struct World {
         now_ns: u64,
         engine: Engine,
@@ -282,24 +279,10 @@ mod tests {
 
     impl World {
         fn new() -> World {
-            let mut engine = Engine::new(1, Config::new(NodeId(1), Incarnation(1)));
-            engine.add_bearer(1, Box::new(MemoryHub::new().bearer(1)));
-            engine.add_loopback(1, Box::new(MemoryHub::new().bearer(0)));
-            let mut clients = [(); 2].map(|()| engine.open_client(SIZES, Exchange::default()).unwrap());
-            clients[1].listen(1).unwrap();
-            let to = Destination::Port(clients[1].address());
-            let wish = Wish { class: Class::Normal, stream: true, last: false };
-            let nobody = ConnectionId { session: Default::default(), end: Default::default() };
-            let cookie = clients[0].connect(to, wish, None).unwrap();
+            let Joined { now_ns, engine, clients, ids } = Joined::with(SIZES);
             let (landing, sent, got) = Default::default();
-            let mut world =
-                World { now_ns: 1_000_000, engine, clients, ids: [nobody; 2], landing, sent, got };
-            world.turns(20);
-            let (asking, _) = world.clients[0].take_answer(cookie).unwrap().unwrap();
-            let answering = world.clients[1].take_request().unwrap().id;
-            world.clients[1].accept_connection(answering).unwrap();
-            world.ids = [asking, answering];
-            world.turns(20);
+            let mut world = World { now_ns, engine, clients, ids, landing, sent, got };
+            world.turns(1);
             world
         }
 
@@ -326,7 +309,7 @@ mod tests {
             let (came, read) = (known.came, known.read);
             let ((), landed) = landing.open(&mut into, |token| {
                 let landing = Arc::clone(&landing);
-                self.engine.read(Reader { port, connection, came, read, landing, token });
+                self.engine.add_reader(Reader { port, connection, came, read, landing, token });
                 self.turns(turns);
             });
             self.clients[1].connection(connection).unwrap().read += landed as u64;
@@ -404,7 +387,7 @@ mod tests {
         let (rung, landed) = landing.open(&mut into, |token| {
             let landing = Arc::clone(&landing);
             let (came, read) = (0, 0);
-            world.engine.read(Reader { port, connection, came, read, landing, token });
+            world.engine.add_reader(Reader { port, connection, came, read, landing, token });
             world.send(1 << 20);
             let turn = |world: &mut World| {
                 world.clients[1].pair.client_bell.prepare();
@@ -445,6 +428,23 @@ mod tests {
         world.turns(100);
         assert_eq!((world.take_messages(), world.got == world.sent), (1, true));
         assert_eq!(world.landing.landed(), 0);
+    }
+
+    #[test]
+    fn nobody_gets_what_comes_by_another_ports_connection() {
+        let mut world = World::new();
+        let (mut into, landing) = (vec![0; ROOM], Arc::clone(&world.landing));
+        let ((), landed) = landing.open(&mut into, |token| {
+            let (port, connection) = (world.clients[0].address().port, world.ids[1]);
+            let (came, read, landing) = (0, 0, Arc::clone(&landing));
+            world.send(1 << 20);
+            for _ in 0..20 {
+                let landing = Arc::clone(&landing);
+                world.engine.add_reader(Reader { port, connection, came, read, landing, token });
+                world.turns(1);
+            }
+        });
+        assert_eq!((landed, world.take_messages(), world.got == world.sent), (0, 1, true));
     }
 
     #[test]

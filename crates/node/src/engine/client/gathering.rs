@@ -227,53 +227,17 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connections::Wish;
-    use super::super::{Arrival, Exchange};
+    use super::super::Arrival;
     use super::*;
-    use crate::engine::{Budget, Engine};
-    use polyrail_bearer::MemoryHub;
-    use polyrail_proto::Config;
-    use polyrail_proto::id::{Incarnation, NodeId};
+    use crate::engine::Budget;
+    use crate::engine::joined::Joined as World;
     use polyrail_shm::Sizes;
 
     const SIZES: Sizes = Sizes { sq_entries: 16, cq_entries: 2_048, tx_bytes: 4 << 20, rx_bytes: 4 << 20 };
 
-    /// Two clients of one engine with a stream from the first to the second.
-    struct World {
-        now_ns: u64,
-        engine: Engine,
-        clients: [Client; 2],
-        ids: [ConnectionId; 2],
-    }
-
     impl World {
         fn new() -> World {
-            let mut engine = Engine::new(1, Config::new(NodeId(1), Incarnation(1)));
-            engine.add_bearer(1, Box::new(MemoryHub::new().bearer(1)));
-            engine.add_loopback(1, Box::new(MemoryHub::new().bearer(0)));
-            let clients = [(); 2].map(|()| engine.open_client(SIZES, Exchange::default()).unwrap());
-            let nobody = ConnectionId { session: Default::default(), end: Default::default() };
-            let mut world = World { now_ns: 1_000_000, engine, clients, ids: [nobody; 2] };
-            world.clients[1].listen(1).unwrap();
-            world.turn(Budget::USUAL);
-            let to = Destination::Port(world.clients[1].address());
-            let wish = Wish { class: Class::Normal, stream: true, last: false };
-            let cookie = world.clients[0].connect(to, wish, None).unwrap();
-            world.turn(Budget::USUAL);
-            world.clients.iter_mut().for_each(Client::sort_fresh);
-            let (asking, _) = world.clients[0].take_answer(cookie).unwrap().unwrap();
-            let answering = world.clients[1].take_request().unwrap().id;
-            world.clients[1].accept_connection(answering).unwrap();
-            world.ids = [asking, answering];
-            world.turn(Budget::USUAL);
-            world
-        }
-
-        fn turn(&mut self, budget: Budget) {
-            for _ in 0..20 {
-                self.now_ns += 10_000;
-                self.engine.turn(self.now_ns, budget);
-            }
+            World::with(SIZES)
         }
 
         fn gather(&mut self, bytes: &[u8]) -> Gathered {

@@ -19,7 +19,7 @@ const WORTH_QUARTERS: u64 = 6;
 const STALL: u64 = 2;
 /// Measurements are smoothed over so many.
 const MEMORY: u64 = 4;
-/// Bytes of a stretch that goes one way, several times what may be under way.
+/// Bytes of a stretch that goes one way: several times what is under way of messages of up to 2 MiB.
 const STRETCH_BYTES: u64 = 32 << 20;
 /// One of so many stretches goes the other way.
 const STRETCHES: u32 = 8;
@@ -178,6 +178,8 @@ mod tests {
         assert_eq!(past_of(&ways(&mut laying, equal)), 2, "a faster copy is no gain by itself");
         let readers_pay = |past| if past { 13_000_000 } else { 10_000_000 };
         assert_eq!(past_of(&ways(&mut laying, readers_pay)), 2);
+        let little_gain = |past| if past { 9_500_000 } else { 10_000_000 };
+        (0..2).for_each(|_| assert_eq!(past_of(&ways(&mut laying, little_gain)), 2));
         let writer_gains = |past| if past { 7_000_000 } else { 10_000_000 };
         ways(&mut laying, writer_gains);
         ways(&mut laying, writer_gains);
@@ -221,5 +223,10 @@ mod tests {
         }
         assert!(laying.copying.past_ps > 0 && laying.copying.through_ps > 0);
         assert_eq!(laying.stretch.bytes, (PERIOD as u64 - 1) * LONG_BYTES, "the first began it");
+        let number = laying.stretch.number;
+        for _ in 0..STRETCH_BYTES / LONG_BYTES {
+            laying.lay(&memory, LONG_BYTES, |layer| layer.write_at(0, &[1]));
+        }
+        assert_eq!(laying.stretch.number, number + 1);
     }
 }
