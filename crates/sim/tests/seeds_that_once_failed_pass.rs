@@ -40,6 +40,7 @@ const SEEDS: &[(u64, &str)] = &[
     (21_253, "a first urgent message, beside bulk that does not know of it yet"),
     (9_161, "a window that never left its start, for the bearer's buffer bounded what was in flight"),
     (8_000, "the same, on three links"),
+    (46_222, "the same, with a buffer of less than half a train"),
 ];
 
 #[test]

@@ -230,8 +230,9 @@ impl Window {
         self.rtt_min = sample.rtt_min;
         let app_limited = sample.app_limited || sample.inflight_before < self.cwnd / 2;
         self.loss.acked_bytes += sample.acked_bytes;
-        // A buffer that had no room for a train, long ago perhaps, is not full of a few packets.
-        let bearer_full = sample.bearer_full && sample.inflight_before >= TRAIN_BYTES / 2;
+        // A buffer that had no room for a train, long ago perhaps, is not full of a few packets, unless these wait: it is small then.
+        let waits = sample.queueing > self.queue_target;
+        let bearer_full = sample.bearer_full && (waits || sample.inflight_before >= TRAIN_BYTES / 2);
         self.round.full &= !app_limited || bearer_full;
         self.round.queueing_min = self.round.queueing_min.min(sample.queueing);
         let full = self.sample_rate(now, sample, app_limited);

@@ -560,6 +560,24 @@ fn a_few_packets_do_not_end_the_start_though_the_bearer_was_full_once() {
 }
 
 #[test]
+fn a_few_packets_that_wait_end_the_start_where_the_bearer_is_full_for_its_buffer_is_small_then() {
+    for (queueing, bearer_full, starting) in [
+        (QUEUE_TARGET, true, true),
+        (QUEUE_TARGET + Duration(1), false, true),
+        (QUEUE_TARGET + Duration(1), true, false),
+    ] {
+        let mut feed = Feed::new();
+        for _ in 0..20 {
+            feed.ack(STEP, 4_096, |sample| {
+                (sample.inflight_before, sample.app_limited) = (8 * 1024, true);
+                (sample.queueing, sample.bearer_full) = (queueing, bearer_full);
+            });
+        }
+        assert_eq!(feed.window.is_starting(), starting, "{queueing:?} {bearer_full}");
+    }
+}
+
+#[test]
 fn the_start_ends_with_the_third_round_in_a_row_without_growth() {
     let mut feed = Feed::new();
     let mut rounds = |kib: &[u64], queueing: Duration| {
