@@ -6,7 +6,6 @@
 use crate::address::MediaAddress;
 use crate::flow::Class;
 use crate::id::BufferId;
-use crate::transfer::PIECE_HEAD_BYTES;
 use crate::wire::{self, PieceHead};
 
 /// One stretch of a train's bytes.
@@ -136,20 +135,18 @@ impl Train {
         self.pad(wire::padding(len));
     }
 
-    /// The length of the piece that the packet just ended carries, if it carries a piece of a transfer and nothing else.
-    pub(crate) fn lone_piece(&self) -> Option<usize> {
+    /// The header of the packet just ended, and the length of its payload, if it carries one piece of a message and nothing else.
+    pub(crate) fn lone_piece(&self) -> Option<(PieceHead, usize)> {
         let Some(&Piece::Body { len, .. }) = self.pieces.last() else { return None };
-        (self.head.len() - self.mark.head == PIECE_HEAD_BYTES).then_some(len as usize)
+        Some((PieceHead::of(&self.head[self.mark.head..])?, len as usize))
     }
 
-    /// Appends the packets that follow such a one with the next pieces of that transfer, of the same length.
-    pub(crate) fn repeat_piece(&mut self, count: usize) {
+    /// Appends the packets that follow such a one, which has this header, with the next pieces of that message, of the same length.
+    pub(crate) fn repeat_piece(&mut self, mut head: PieceHead, count: usize) {
         let Some(&Piece::Body { buffer, offset, len }) = self.pieces.last() else { return };
-        let Some(&head) = self.head.last_chunk() else { return };
-        let mut head = PieceHead(head);
         for number in 1..=count as u64 {
             head.go_on(len as usize);
-            self.with_head(|bytes| bytes.extend_from_slice(&head.0));
+            self.with_head(|bytes| head.emit(bytes));
             self.body(buffer, offset + number * len as u64, len as usize);
             self.packets += 1;
         }

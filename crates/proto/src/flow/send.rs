@@ -425,18 +425,40 @@ impl SendFlow {
             }
             self.note_begun();
         }
-        self.cursor = match take {
-            Take::Part { offset, len, .. } if (offset as u64 + len as u64) < message.len => {
-                offset as u64 + len as u64
-            }
-            _ => 0,
+        let taken = match take {
+            Take::Part { offset, len, .. } => offset as u64 + len as u64,
+            _ => message.len,
         };
+        self.advance(taken, message.len);
+        Some(take)
+    }
+
+    /// The next message has left up to `taken` of its `len` bytes.
+    fn advance(&mut self, taken: u64, len: u64) {
+        self.cursor = if taken < len { taken } else { 0 };
         if self.cursor == 0 {
             self.by = None;
             self.next += 1;
             self.skip_withdrawn();
         }
-        Some(take)
+    }
+
+    /// Goes on with the message of which `take` is a part by up to `most` bytes, if nothing else is to go before; where they
+    /// end.
+    pub fn go_on(&mut self, take: &Take, most: u64) -> Option<u64> {
+        let Take::Part { seq, message, offset, len } = *take else { return None };
+        let start = offset as u64 + len as u64;
+        if seq != self.next || self.cursor != start || !self.again.is_empty() {
+            return None;
+        }
+        let end = message.len.min(start + most);
+        self.advance(end, message.len);
+        Some(end)
+    }
+
+    /// Message `seq`, if it is not confirmed.
+    pub fn outgoing(&self, seq: u64) -> Option<Outgoing> {
+        self.message(seq).map(|entry| entry.message)
     }
 
     /// Whether a large message leaves at once: it is alone, so nobody is kept waiting by it, and there is memory for it.
@@ -648,6 +670,11 @@ fn header_bytes(message: &Outgoing, own: usize, first: bool) -> usize {
     let extra = 8 * (message.service.is_some() as usize + message.tag.is_some() as usize);
     let header = if message.range.is_some() { MULTICAST_HEADER } else { own };
     header + if first { extra } else { 0 }
+}
+
+/// Bytes of a message in a packet of `packet_room` that carries one piece of it, not the first, and nothing else.
+pub fn piece_bytes(message: &Outgoing, packet_room: usize) -> usize {
+    packet_room.saturating_sub(header_bytes(message, PART_HEADER, false)) & !7
 }
 
 /// Cuts the bytes `offset..offset + len` of a message to what fits; of one that is not `eager`, its announcement.

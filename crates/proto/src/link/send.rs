@@ -71,11 +71,20 @@ pub enum Item {
     },
 }
 
-/// A contiguous extent of one transfer, cut evenly over the packets of a train.
+/// What an extent is a part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whole {
+    /// A transfer, by its sender's name.
+    Transfer(u32),
+    /// An eager message: index of its flow, and its number.
+    Message(u32, u64),
+}
+
+/// A contiguous extent of one message, cut evenly over the packets of a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// The sender's name of the transfer.
-    pub token: u32,
+    /// Of what.
+    pub of: Whole,
     /// First packet of the train that carries a part.
     pub packet: u8,
     /// First byte.
@@ -89,6 +98,15 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Its bytes `start..end`.
+    fn item(&self, start: u64, end: u64) -> Item {
+        let len = (end - start) as u32;
+        match self.of {
+            Whole::Transfer(token) => Item::Extent { token, offset: start, len },
+            Whole::Message(flow, seq) => Item::Fragment { flow, seq, offset: start as u32, len },
+        }
+    }
+
     /// The bytes `start..end` that packets `from..to` of the train carry, if any.
     fn part(&self, from: u8, to: u8) -> Option<(u64, u64)> {
         let boundary = |packet: u8| {
@@ -156,7 +174,7 @@ impl SentTrain {
             let from = rest.trailing_zeros() as u8;
             let run = (!(rest >> from)).trailing_zeros() as u8;
             if let Some((start, end)) = extent.part(from, from + run) {
-                each(Item::Extent { token: extent.token, offset: start, len: (end - start) as u32 });
+                each(extent.item(start, end));
             }
             rest = if from + run >= 64 { 0 } else { rest >> (from + run) << (from + run) };
         }

@@ -110,6 +110,16 @@ impl Fill<'_> {
         self.small_assigned &= goes_on || self.budget > 0;
     }
 
+    /// So many whole packets may follow this one as a part of the train's only extent, if each costs so much of so many bytes.
+    fn packets_left(&self, bytes: u64, cost: u64) -> usize {
+        if self.extent.is_some() {
+            return 0;
+        }
+        let by_count = limits::TRAIN_PACKETS_MAX - self.packet as usize - 1;
+        let by_bytes = (limits::TRAIN_BYTES_MAX - self.train.bytes - self.room()) / self.limit;
+        by_count.min(by_bytes).min(bytes.div_ceil(cost) as usize)
+    }
+
     fn item(&mut self, item: Item) {
         self.eliciting = true;
         if let (
@@ -385,25 +395,30 @@ impl Session {
 
     /// The packets in the middle of an extent, which differ in two numbers only: all but the last of the train.
     fn put_run(fill: &mut Fill<'_>) {
-        let (Some((next, end)), Some(piece)) = (fill.rest, fill.train.lone_piece()) else { return };
+        let (Some((next, end)), Some((head, piece))) = (fill.rest, fill.train.lone_piece()) else { return };
         let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
         let by_bytes = ((limits::TRAIN_BYTES_MAX - fill.train.bytes) / fill.limit).saturating_sub(1);
         let by_rest = (end - next).saturating_sub(1) / piece as u64;
         let count = by_count.min(by_bytes).min(by_rest as usize);
-        fill.train.repeat_piece(count);
+        fill.train.repeat_piece(head, count);
         fill.packet += count as u8;
         fill.rest = Some((next + (count * piece) as u64, end));
     }
 
     /// Gives back the bytes of messages that leave for the first time (planted fault only).
     #[cfg(feature = "planted")]
-    fn release_early(&mut self, cx: &mut Cx<'_>, items: &[(u8, Item)]) {
-        for &(_, item) in items {
-            let (flow, first, count) = match item {
-                Item::Messages { flow, first, count } => (flow, first, count),
-                Item::Fragment { flow, seq, .. } => (flow, seq, 1),
-                _ => continue,
-            };
+    fn release_early(&mut self, cx: &mut Cx<'_>, items: &[(u8, Item)], extent: Option<Extent>) {
+        use crate::link::send::Whole;
+        let of_items = items.iter().filter_map(|(_, item)| match *item {
+            Item::Messages { flow, first, count } => Some((flow, first, count)),
+            Item::Fragment { flow, seq, .. } => Some((flow, seq, 1)),
+            _ => None,
+        });
+        let of_extent = extent.and_then(|extent| match extent.of {
+            Whole::Message(flow, seq) => Some((flow, seq, 1)),
+            Whole::Transfer(_) => None,
+        });
+        for (flow, first, count) in of_items.chain(of_extent) {
             let Some(flow) = self.sending.flows.get(flow) else { continue };
             for seq in first..first + count as u64 {
                 if let Some(buffer) = flow.sent_whole(seq)
@@ -421,14 +436,14 @@ impl Session {
             fill;
         #[cfg(feature = "planted")]
         if self.planted == Some(crate::planted::Planted::EarlyRelease) {
-            self.release_early(cx, &items);
+            self.release_early(cx, &items, extent);
         }
         let alone = self.links.len() == 1;
         if count == 0 {
             self.links[index].sent.recycle(items);
             return false;
         }
-        self.note_items(cx.now, &items);
+        self.note_items(cx.now, &items, extent);
         let aims = self.aims(cx.now, cx.config.queue_target);
         let link = &mut self.links[index];
         link.window.set_queue_target(aims.queue_target);

@@ -3,6 +3,7 @@
 use super::field::{u32_at, u64_at};
 use super::frame::{TransferFragment, kind};
 use super::header::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST, PACKET_NUMBER_MAX};
+use super::message::payload_offset;
 use super::{HEADER_BYTES, Header, PacketType, VERSION};
 use crate::transfer::PIECE_HEAD_BYTES;
 use crc32c::crc32c;
@@ -18,23 +19,57 @@ pub struct Piece<'a> {
     pub payload: &'a [u8],
 }
 
-/// The header bytes of such a packet, and then of those after it.
+/// The header bytes of a packet that carries one piece of a message, large or not, and nothing else; and then of those after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PieceHead(pub(crate) [u8; PIECE_HEAD_BYTES]);
+pub(crate) struct PieceHead {
+    words: [u64; HEAD_WORDS_MAX],
+    count: usize,
+    /// The place of the payload stands in the last word, above so many bits.
+    place_shift: u32,
+}
+
+/// Those of a piece that goes to several (protocol.md §4.18).
+const HEAD_WORDS_MAX: usize = (HEADER_BYTES + 32) / WORD;
 
 impl PieceHead {
+    /// If `head` is all that stands before the payload of such a packet, and nothing behind it.
+    pub(crate) fn of(head: &[u8]) -> Option<PieceHead> {
+        let frame = head.get(HEADER_BYTES..)?;
+        let (&kind, &flags) = (frame.first()?, frame.get(1)?);
+        let place_shift = match kind {
+            kind::TRANSFER_FRAGMENT => 0,
+            kind::FRAGMENT | kind::MULTICAST => u32::BITS,
+            _ => return None,
+        };
+        // Optional fields would stand behind the place.
+        if payload_offset(kind, 0) != Some(frame.len()) || payload_offset(kind, flags) != Some(frame.len()) {
+            return None;
+        }
+        let (mut words, count) = ([0; HEAD_WORDS_MAX], head.len() / WORD);
+        words.iter_mut().take(count).enumerate().for_each(|(at, word)| *word = u64_at(head, at * WORD));
+        Some(PieceHead { words, count, place_shift })
+    }
+
     /// Those of the next packet, if each carries `len` bytes, a multiple of 8.
     pub(crate) fn go_on(&mut self, len: usize) {
         debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
-        self.add(NUMBER_OFFSET, 1);
-        self.add(FRAGMENT_OFFSET, len as u64);
-        let check = head_check(&self.0);
-        self.0[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+        self.words[NUMBER_OFFSET / WORD] += 1;
+        self.words[self.count - 1] += (len as u64) << self.place_shift;
+        self.words[CHECK_OFFSET / WORD] &= NOT_CHECK;
+        let check = u64::from(crc32c(self.bytes(&mut [0; HEAD_WORDS_MAX * WORD])));
+        self.words[CHECK_OFFSET / WORD] |= check << NOT_CHECK.count_ones();
     }
 
-    fn add(&mut self, at: usize, more: u64) {
-        let value = u64_at(&self.0, at) + more;
-        self.0[at..][..8].copy_from_slice(&value.to_le_bytes());
+    /// Appends them.
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.bytes(&mut [0; HEAD_WORDS_MAX * WORD]));
+    }
+
+    fn bytes<'a>(&self, room: &'a mut [u8; HEAD_WORDS_MAX * WORD]) -> &'a [u8] {
+        for (bytes, word) in room.chunks_exact_mut(WORD).zip(self.words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        &room[..self.count * WORD]
     }
 }
 
@@ -116,11 +151,12 @@ fn words(head: &[u8; PIECE_HEAD_BYTES]) -> [u64; PIECE_HEAD_BYTES / WORD] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{LinkId, SessionId, TransferId};
+    use crate::address::{ServiceAddress, ServiceRange};
+    use crate::id::{LinkId, PortId, SessionId, TransferId};
+    use crate::wire::{Fragment, Message, Multicast};
 
-    #[test]
-    fn heads_that_go_on_are_those_of_the_packets_one_by_one() {
-        let header = |number| Header {
+    fn header(number: u64) -> Header {
+        Header {
             kind: PacketType::Data,
             flags: FLAG_ACK_ELICITING,
             link: LinkId(3),
@@ -128,50 +164,112 @@ mod tests {
             number,
             stamp: 5,
             check: 0,
-        };
-        let fragment = |offset| TransferFragment { transfer: TransferId(6), offset };
-        // Numbers that carry into the next byte while they count.
-        let (first, from) = (0x00ff_ffff_fffe, 0xffff_ff00);
-        let mut bytes = Vec::new();
-        header(first - 1).emit(&mut bytes);
-        fragment(from - 1_432).emit(&mut bytes, 1_432);
-        let mut head = PieceHead(bytes.try_into().unwrap());
-        for n in 0..5 {
-            head.go_on(1_432);
-            let mut packet = head.0.to_vec();
-            packet.resize(PIECE_HEAD_BYTES + 1_432, 7);
-            let piece = piece(&packet).unwrap();
-            assert_eq!(Header { check: 0, ..piece.header }, header(first + n));
-            assert_eq!(piece.fragment, fragment(from + n * 1_432));
-            assert_eq!((piece.payload.len(), crate::wire::verify(&packet).is_ok()), (1_432, true));
         }
     }
 
+    /// The heads that go on from the packet before number `first`, of which `frame` emits the frame by its place in the message.
+    fn go_on(first: u64, from: u64, len: usize, frame: &dyn Fn(u64, &mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        header(first - 1).emit(&mut bytes);
+        frame(from - len as u64, &mut bytes);
+        let mut head = PieceHead::of(&bytes).unwrap();
+        for n in 0..5 {
+            head.go_on(len);
+            let (mut packet, mut expected) = (Vec::new(), Vec::new());
+            head.emit(&mut packet);
+            header(first + n).emit(&mut expected);
+            frame(from + n * len as u64, &mut expected);
+            let check = crate::wire::check_of(&expected);
+            expected[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+            assert_eq!(packet, expected);
+            packet.resize(packet.len() + len, 7);
+            assert!(crate::wire::verify(&packet).is_ok());
+        }
+    }
+
+    #[test]
+    fn heads_that_go_on_are_those_of_the_packets_one_by_one() {
+        let message = Message {
+            class: 3,
+            from: PortId(6),
+            to: PortId(7),
+            seq: u32::MAX,
+            service: Some(ServiceAddress::new(8, 9)),
+            tag: Some(10),
+            notify: false,
+        };
+        let (range, total) = (ServiceRange::new(11, 12, u32::MAX), u32::MAX);
+        // Numbers that carry into the next byte while they count.
+        let first = 0x00ff_ffff_fffe;
+        go_on(first, 0xffff_ff00, 1_432, &|offset, out| {
+            TransferFragment { transfer: TransferId(6), offset }.emit(out, 1_432);
+        });
+        go_on(first, 0x00ff_ff00, 1_424, &|offset, out| {
+            Fragment { message, total, offset: offset as u32 }.emit(out, 1_424);
+        });
+        go_on(first, u32::MAX as u64 - 5 * 1_416, 1_416, &|offset, out| {
+            Multicast { message, range, total, offset: offset as u32 }.emit(out, 1_416);
+        });
+    }
+
+    #[test]
+    fn heads_of_other_packets_do_not_go_on() {
+        let message = |tag| Message {
+            class: 3,
+            from: PortId(6),
+            to: PortId(7),
+            seq: 8,
+            service: None,
+            tag,
+            notify: false,
+        };
+        let goes_on = |frame: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = Vec::new();
+            header(1).emit(&mut bytes);
+            frame(&mut bytes);
+            PieceHead::of(&bytes).is_some()
+        };
+        let piece = |offset, tag| Fragment { message: message(tag), total: 9_000, offset };
+        assert!(goes_on(&|out| piece(800, None).emit(out, 800)));
+        assert!(goes_on(&|out| piece(800, Some(1)).emit(out, 800)), "only the first piece tells the tag");
+        assert!(goes_on(&|out| piece(0, None).emit(out, 800)));
+        assert!(!goes_on(&|out| piece(0, Some(1)).emit(out, 800)));
+        assert!(!goes_on(&|out| message(None).emit(out, 800)), "a whole message");
+        assert!(
+            !goes_on(&|out| {
+                piece(800, None).emit(out, 795);
+                out.extend_from_slice(&[0; 5]);
+            }),
+            "padding behind the payload"
+        );
+        assert!(!goes_on(&|out| {
+            piece(800, None).emit(out, 0);
+            piece(800, None).emit(out, 800);
+        }));
+        assert!(!goes_on(&|_| ()));
+        assert!(PieceHead::of(&[0; 8]).is_none());
+    }
+
+    const STRIDE: usize = PIECE_HEAD_BYTES + 1_432;
+
     /// A train of `count` packets of 1,432 bytes each, from number `first` on.
     fn train(first: u64, count: usize) -> Vec<u8> {
-        let header = Header {
-            kind: PacketType::Data,
-            flags: FLAG_ACK_ELICITING,
-            link: LinkId(3),
-            to: SessionId(4),
-            number: first - 1,
-            stamp: 5,
-            check: 0,
-        };
         let mut bytes = Vec::new();
-        header.emit(&mut bytes);
+        header(first - 1).emit(&mut bytes);
         TransferFragment { transfer: TransferId(6), offset: 1_432 }.emit(&mut bytes, 1_432);
-        let mut head = PieceHead(bytes.try_into().unwrap());
+        let mut head = PieceHead::of(&bytes).unwrap();
         let mut packet = || {
             head.go_on(1_432);
-            [&head.0[..], &[7; 1_432]].concat()
+            let mut packet = Vec::new();
+            head.emit(&mut packet);
+            packet.resize(STRIDE, 7);
+            packet
         };
         (0..count).flat_map(|_| packet()).collect()
     }
 
     #[test]
     fn pieces_are_those_that_go_on() {
-        const STRIDE: usize = PIECE_HEAD_BYTES + 1_432;
         let bytes = train(256, 5);
         let count = |bytes: &[u8]| pieces(bytes, STRIDE).map(|pieces| pieces.count);
         assert_eq!(count(&bytes), Some(5));

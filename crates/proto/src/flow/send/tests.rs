@@ -51,6 +51,30 @@ fn a_long_message_is_cut_to_the_room_and_freed_when_all_parts_are_confirmed() {
 }
 
 #[test]
+fn a_message_goes_on_where_its_last_piece_ended_and_the_next_one_begins_behind_it() {
+    let (mut flow, mut credit) = flow();
+    flow.push(message(0, 3_000));
+    flow.push(message(1, 64));
+    let first = flow.take(Instant(1), &mut credit, 1_024, 1_448).unwrap();
+    assert_eq!(flow.go_on(&first, 500), Some(1_500));
+    assert_eq!(flow.go_on(&first, 500), None, "it is further by now");
+    let second = flow.take(Instant(1), &mut credit, 1_024, 1_448).unwrap();
+    assert!(matches!(second, Take::Part { seq: 0, offset: 1_500, len: 1_000, .. }), "{second:?}");
+    flow.repeat_part(0, 0, 8);
+    assert_eq!(flow.go_on(&second, 5_000), None, "what was lost goes first");
+    let again = flow.take(Instant(1), &mut credit, 1_024, 1_448).unwrap();
+    assert!(matches!(again, Take::Part { offset: 0, len: 8, .. }), "{again:?}");
+    assert_eq!(flow.go_on(&again, 5_000), None);
+    let third = flow.take(Instant(1), &mut credit, 320, 1_448).unwrap();
+    assert!(matches!(third, Take::Part { seq: 0, offset: 2_500, len: 296, .. }), "{third:?}");
+    assert_eq!((flow.go_on(&third, 5_000), flow.has_more()), (Some(3_000), true));
+    let next = flow.take(Instant(1), &mut credit, 1_024, 1_448).unwrap();
+    assert_eq!(next, Take::Whole { seq: 1, message: message(1, 64) });
+    assert_eq!((flow.go_on(&next, 5_000), flow.has_more()), (None, false));
+    assert_eq!((credit.used_bytes, credit.used_messages), (3_072, 2));
+}
+
+#[test]
 fn what_was_confirmed_meanwhile_is_not_repeated() {
     let (mut flow, mut credit) = flow();
     for n in 0..3 {

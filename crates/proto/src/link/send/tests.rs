@@ -75,7 +75,7 @@ fn a_late_acknowledgement_is_told_as_spurious_loss() {
 #[test]
 fn an_extent_comes_back_as_the_ranges_that_were_lost() {
     let mut sent = Sent::default();
-    let extent = Extent { token: 7, packet: 1, offset: 100, first_len: 50, len: 100, end: 430 };
+    let extent = Extent { of: Whole::Transfer(7), packet: 1, offset: 100, first_len: 50, len: 100, end: 430 };
     sent.push(
         Instant(0),
         NewTrain {
@@ -99,6 +99,23 @@ fn an_extent_comes_back_as_the_ranges_that_were_lost() {
         log,
         [Item::Extent { token: 7, offset: 100, len: 50 }, Item::Extent { token: 7, offset: 250, len: 100 }]
     );
+}
+
+#[test]
+fn an_extent_of_a_message_comes_back_as_its_pieces() {
+    let mut sent = Sent::default();
+    let extent =
+        Extent { of: Whole::Message(3, 1 << 40), packet: 1, offset: 100, first_len: 50, len: 50, end: 180 };
+    let (items, expected) = (vec![], Duration::ZERO);
+    sent.push(
+        Instant(0),
+        NewTrain { count: 3, packet_bytes: 120, last_bytes: 100, items, extent: Some(extent), expected },
+    );
+    let mut log = vec![];
+    sent.acknowledge(&[(2, 2)], |i| log.push(i)).unwrap();
+    sent.abandon(|i| log.push(i));
+    let piece = |offset, len| Item::Fragment { flow: 3, seq: 1 << 40, offset, len };
+    assert_eq!(log, [piece(150, 30), piece(100, 50)]);
 }
 
 #[test]
@@ -144,7 +161,8 @@ fn an_acknowledgement_of_the_future_is_a_violation() {
 
 /// `packets` packets of 100 bytes of one transfer, nothing else.
 fn extent(sent: &mut Sent, packets: u8) {
-    let extent = Extent { token: 7, packet: 0, offset: 0, first_len: 100, len: 100, end: 6_400 };
+    let extent =
+        Extent { of: Whole::Transfer(7), packet: 0, offset: 0, first_len: 100, len: 100, end: 6_400 };
     let train = NewTrain {
         count: packets,
         packet_bytes: 100,
@@ -168,7 +186,7 @@ fn any_run_of_packets_of_a_full_train_is_told_as_its_bytes() {
     }
     // A packet in front of the even part carries none of it.
     let mut sent = Sent::default();
-    let extent = Extent { token: 7, packet: 1, offset: 0, first_len: 10, len: 10, end: 20 };
+    let extent = Extent { of: Whole::Transfer(7), packet: 1, offset: 0, first_len: 10, len: 10, end: 20 };
     let train = NewTrain {
         count: 3,
         packet_bytes: 10,

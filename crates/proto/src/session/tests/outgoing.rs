@@ -147,6 +147,16 @@ fn parts(packets: &[Packet]) -> Vec<(u64, usize)> {
     packets.iter().flat_map(Packet::frames).filter_map(part).collect()
 }
 
+/// The pieces of eager messages that these packets carry: number of the message, first byte and bytes.
+fn pieces(packets: &[Packet]) -> Vec<(u32, u64, usize)> {
+    let piece = |frame: Frame<'_>| match frame {
+        Frame::Fragment(f, payload) => Some((f.message.seq, f.offset as u64, payload.len())),
+        Frame::Multicast(f, payload) => Some((f.message.seq, f.offset as u64, payload.len())),
+        _ => None,
+    };
+    packets.iter().flat_map(Packet::frames).filter_map(piece).collect()
+}
+
 /// The end of pieces that follow each other without a gap from `start` on.
 fn end_of(parts: &[(u64, usize)], start: u64) -> u64 {
     parts.iter().fold(start, |next, &(offset, len)| {
@@ -312,6 +322,86 @@ fn what_a_lost_packet_of_a_transfer_carried_goes_out_again_and_nothing_else() {
         incoming::acknowledge(&mut session, &config(), &[(51, 51)]);
         assert_eq!((session.stats.messages_confirmed, session.sizes()[2]), (2, 0));
     }
+}
+
+#[test]
+fn the_pieces_of_eager_messages_follow_each_other_whatever_packets_take() {
+    let range = crate::address::ServiceRange::new(1, 2, 3);
+    for (mtu, range, tag) in [
+        (1_016, None, None),
+        (1_472, None, Some(5)),
+        (1_472, Some(range), Some(5)),
+        (8_968, Some(range), None),
+        (65_504, None, None),
+    ] {
+        let mut session = fast(mtu);
+        let lens = [65_536, 60_001, 3_000, 64_000, 65_536, 7];
+        for len in lens {
+            let message = Outgoing { buffer: BufferId(1), len, service: None, range, tag, returns: false };
+            assert!(session.send(NOW, FLOW, message));
+        }
+        let mut sent = Vec::new();
+        while let Some((train, packets)) = poll(&mut session, 0) {
+            assert!(train.bytes <= limits::TRAIN_BYTES_MAX && train.segment_bytes <= mtu as usize);
+            assert!(packets.iter().all(|packet| wire::verify(&packet.bytes).is_ok()));
+            sent.extend(packets);
+        }
+        for (seq, len) in lens.into_iter().enumerate() {
+            let all = pieces(&sent).into_iter().filter(|piece| piece.0 == seq as u32);
+            let end = end_of(&all.map(|(_, offset, len)| (offset, len)).collect::<Vec<_>>(), 0);
+            // What fits into a packet is no piece.
+            assert!(end == len || end == 0 && len < mtu as u64, "message {seq} in packets of {mtu}: {end}");
+        }
+        let last = session.links[0].sent.next() - 1;
+        incoming::acknowledge(&mut session, &config(), &[(0, last)]);
+        assert_eq!(session.stats.messages_confirmed, lens.len() as u64);
+    }
+}
+
+#[test]
+fn what_a_lost_packet_of_an_eager_message_carried_goes_out_again_and_nothing_else() {
+    // Packet 44 is the first of the second train; in it the rest of one message meets the next.
+    for lost in 0..90 {
+        let mut session = fast(1_472);
+        (0..2).for_each(|_| send_by(&mut session, Class::Normal, 65_536));
+        let mut sent = Vec::new();
+        while let Some((_, packets)) = poll(&mut session, 0) {
+            sent.extend(packets);
+        }
+        let last = sent.len() as u64 - 1;
+        assert_eq!(last, 92);
+        let others: &[(u64, u64)] = if lost == 0 { &[(1, last)] } else { &[(lost + 1, last), (0, lost - 1)] };
+        incoming::acknowledge(&mut session, &config(), others);
+        let (_, again) = poll(&mut session, 0).unwrap();
+        assert_eq!(pieces(&again), pieces(&sent[lost as usize..][..1]), "packet {lost}");
+        incoming::acknowledge(&mut session, &config(), &[(last + 1, last + 1)]);
+        assert_eq!(session.stats.messages_confirmed, 2);
+    }
+}
+
+#[test]
+fn the_packets_of_an_eager_message_are_one_stretch_in_the_books_and_keep_others_awake() {
+    let mut session = fast(1_472);
+    send_by(&mut session, Class::Normal, 65_536);
+    let (train, _) = poll_at(&mut session, NOW + Duration::s(1), 0).unwrap();
+    assert_eq!((train.packets, session.prompt_at), (44, NOW + Duration::s(1)));
+    let mut items = Vec::new();
+    session.links[0].sent.lose(0, |item| items.push(item));
+    let piece = |offset, len| Item::Fragment { flow: 0, seq: 0, offset, len };
+    assert_eq!(items, [piece(0, 1_424), piece(1_424, 43 * 1_424)]);
+}
+
+#[test]
+fn a_message_that_is_as_good_as_over_leaves_the_stretch_to_the_next_one() {
+    let mut session = fast(1_472);
+    send_by(&mut session, Class::Normal, 4 * 1_424);
+    send_by(&mut session, Class::Normal, 65_536);
+    assert_eq!(poll(&mut session, 0).unwrap().0.packets, 44);
+    let mut items = Vec::new();
+    session.links[0].sent.lose(0, |item| items.push(item));
+    let seqs: Vec<_> =
+        items.iter().map(|item| if let Item::Fragment { seq, .. } = item { *seq } else { 9 }).collect();
+    assert_eq!(seqs, [0, 0, 0, 0, 1, 1], "four pieces, and one and a stretch");
 }
 
 #[test]

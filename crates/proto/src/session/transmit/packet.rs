@@ -1,19 +1,24 @@
 //! What goes into a packet: acknowledgements and answers first, then what the peer waits for, then messages.
 
 use super::{Extent, Fill};
-use crate::flow::send::{Outgoing, Take};
+use crate::flow::send::{Outgoing, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::limits;
-use crate::link::send::Item;
+use crate::link::send::{Item, Whole};
 use crate::session::schedule::Work;
 use crate::session::{Cx, Session};
 use crate::time::Instant;
+use crate::train::Train;
 use crate::transfer::{self, SendTransfer, Stretch};
 use crate::wire::{self, BearerState, Fragment, Message, Multicast, TransferFragment};
 
 /// A packet with less room than this is full.
 const PACKET_FULL: usize = 32;
+/// A train has one extent: a message with fewer packets to come leaves that to others.
+const EXTENT_PACKETS_MIN: u64 = 4;
+/// What the frame of a message costs its flow, besides its bytes.
+const FRAME_COST: u64 = 24;
 
 /// What `put_messages` does next.
 enum Advance {
@@ -23,6 +28,41 @@ enum Advance {
     Skip,
     /// The packet is full, or nothing more may be sent.
     Full,
+}
+
+/// Whole packets that go on with a message of which a piece fills the one before them.
+#[derive(Clone, Copy)]
+struct Run {
+    seq: u64,
+    start: u64,
+    end: u64,
+    /// Bytes of the message in each.
+    piece: u32,
+}
+
+impl Fill<'_> {
+    /// The packets behind the one that `take` fills may go on with its message, if several do.
+    fn run_behind(&self, take: &Take) -> Option<Run> {
+        let Take::Part { seq, message, offset, len } = *take else { return None };
+        let piece = piece_bytes(&message, self.limit - wire::HEADER_BYTES) as u64;
+        let start = offset as u64 + len as u64;
+        let budget = self.allowance(false).saturating_sub(len as u64 + FRAME_COST);
+        let packets = self.packets_left(budget, piece + FRAME_COST) as u64;
+        let packets = packets.min((message.len - start).div_ceil(piece));
+        let run = Run { seq, start, end: packets * piece, piece: piece as u32 };
+        (packets >= EXTENT_PACKETS_MIN).then_some(run)
+    }
+
+    /// They follow; what they cost.
+    fn begin_run(&mut self, flow: u32, run: Run) -> u64 {
+        let Run { seq, start, end, piece } = run;
+        let (of, packet) = (Whole::Message(flow, seq), self.packet + 1);
+        self.extent = Some(Extent { of, packet, offset: start, first_len: piece, len: piece, end });
+        self.rest = Some((start, end));
+        let bytes = end - start + FRAME_COST * (end - start).div_ceil(piece as u64);
+        self.charge(bytes, false);
+        bytes
+    }
 }
 
 impl Session {
@@ -225,16 +265,21 @@ impl Session {
         if let Some(begun) = flow.take_begun() {
             self.sending.deadlines.remove(key, begun);
         }
+        let run = if is_assigned { None } else { fill.run_behind(&take) };
+        let run = run.and_then(|run| Some(Run { end: flow.go_on(&take, run.end)?, ..run }));
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
         self.schedule.note_sent(class, fill.now);
         fill.train.carry(class);
-        let bytes = self.put_take(fill, key, flow_key, take);
+        let mut bytes = self.put_take(fill, key, flow_key, take);
         if copies {
             self.copy_to_others(fill.link, key, &take);
         }
         fill.charge(bytes, is_assigned);
+        if let Some(run) = run {
+            bytes += fill.begin_run(key, run);
+        }
         fill.limit_small();
         let bytes = self.cost(key, bytes);
         if goes_on {
@@ -242,38 +287,23 @@ impl Session {
         } else {
             self.schedule.finish(class, index, bytes);
         }
-        Advance::Stay
+        if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
 
     fn put_take(&mut self, fill: &mut Fill<'_>, key: u32, flow: FlowKey, take: Take) -> u64 {
-        let frame = |seq: u64, m: &Outgoing| Message {
-            class: flow.class as u8,
-            from: flow.from,
-            to: flow.to,
-            seq: seq as u32,
-            service: m.service,
-            tag: m.tag,
-            notify: m.returns,
-        };
-        let several = |seq: u64, m: &Outgoing, range, offset| Multicast {
-            message: frame(seq, m),
-            range,
-            total: m.len as u32,
-            offset,
-        };
         match take {
             Take::Whole { seq, message } => {
                 let len = message.len as usize;
-                fill.train.with_head(|head| match message.range {
-                    None => frame(seq, &message).emit(head, len),
-                    Some(range) => several(seq, &message, range, 0).emit(head, len),
-                });
-                fill.train.body(message.buffer, 0, message.len as usize);
+                if message.range.is_some() {
+                    put_part(fill.train, flow, seq, &message, 0, len);
+                } else {
+                    fill.train.with_head(|head| frame(flow, seq, &message).emit(head, len));
+                    fill.train.body(message.buffer, 0, len);
+                }
                 fill.item(Item::Messages { flow: key, first: seq, count: 1 });
-                message.len + 24
+                message.len + FRAME_COST
             }
             Take::Part { seq, message, offset, len } => {
-                let f = Fragment { message: frame(seq, &message), total: message.len as u32, offset };
                 #[cfg(feature = "planted")]
                 let cut = self.planted == Some(crate::planted::Planted::ShortRetransmission)
                     && len > 1
@@ -281,13 +311,9 @@ impl Session {
                 #[cfg(not(feature = "planted"))]
                 let cut = false;
                 let carried = len as usize - cut as usize;
-                fill.train.with_head(|head| match message.range {
-                    None => f.emit(head, carried),
-                    Some(range) => several(seq, &message, range, offset).emit(head, carried),
-                });
-                fill.train.body(message.buffer, offset as u64, carried);
+                put_part(fill.train, flow, seq, &message, offset, carried);
                 fill.item(Item::Fragment { flow: key, seq, offset, len });
-                len as u64 + 24
+                len as u64 + FRAME_COST
             }
             Take::Announce { seq, message, token } => {
                 let token = token.or_else(|| {
@@ -296,7 +322,7 @@ impl Session {
                     Some(token)
                 });
                 let Some(token) = token else { return 0 };
-                let rts = wire::Rts { message: frame(seq, &message), token, total: message.len };
+                let rts = wire::Rts { message: frame(flow, seq, &message), token, total: message.len };
                 fill.train.with_head(|head| rts.emit(head));
                 fill.item(Item::Rts { flow: key, seq });
                 56
@@ -350,15 +376,8 @@ impl Session {
         if (next as usize).is_multiple_of(whole) && here < whole && left > here as u64 {
             return Advance::Skip;
         }
-        let packets = if fill.extent.is_some() {
-            0
-        } else {
-            let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
-            let by_bytes = (limits::TRAIN_BYTES_MAX - fill.train.bytes - fill.room()) / fill.limit;
-            let by_budget =
-                fill.allowance(is_assigned).saturating_sub(here as u64).div_ceil(whole as u64) as usize;
-            by_count.min(by_bytes).min(by_budget)
-        };
+        let packets =
+            fill.packets_left(fill.allowance(is_assigned).saturating_sub(here as u64), whole as u64);
         // If what it had to repeat was confirmed meanwhile, the next one has its turn.
         let most = here + packets * whole;
         let over = (next as usize + most) % whole;
@@ -376,7 +395,8 @@ impl Session {
         } else {
             fill.eliciting = true;
             let (packet, first_len, len) = (fill.packet, first as u32, whole as u32);
-            fill.extent = Some(Extent { token, packet, offset: start, first_len, len, end });
+            let of = Whole::Transfer(token);
+            fill.extent = Some(Extent { of, packet, offset: start, first_len, len, end });
             fill.rest = Some((start + first, end));
         }
         fill.charge(end - start, is_assigned);
@@ -388,15 +408,63 @@ impl Session {
 
     pub(super) fn put_extent_rest(&mut self, fill: &mut Fill<'_>, next: u64, end: u64) {
         let Some(extent) = fill.extent else { return };
-        let Some(transfer) = self.sending.transfers.get(extent.token) else { return };
-        let Some(to) = transfer.transfer() else { return };
         let len = (end - next).min(extent.len as u64);
-        let frame = TransferFragment { transfer: to, offset: next };
-        fill.train.with_head(|head| frame.emit(head, len as usize));
-        fill.train.body(transfer.message.buffer, next, len as usize);
+        let put = match extent.of {
+            Whole::Transfer(token) => self.put_transfer_piece(fill.train, token, next, len as usize),
+            Whole::Message(flow, seq) => {
+                self.put_message_piece(fill.train, flow, seq, next as u32, len as usize)
+            }
+        };
+        if put.is_none() {
+            return;
+        }
         fill.eliciting = true;
         if next + len < end {
             fill.rest = Some((next + len, end));
         }
     }
+
+    fn put_transfer_piece(&self, train: &mut Train, token: u32, offset: u64, len: usize) -> Option<()> {
+        let transfer = self.sending.transfers.get(token)?;
+        let frame = TransferFragment { transfer: transfer.transfer()?, offset };
+        train.with_head(|head| frame.emit(head, len));
+        train.body(transfer.message.buffer, offset, len);
+        Some(())
+    }
+
+    fn put_message_piece(
+        &self,
+        train: &mut Train,
+        flow: u32,
+        seq: u64,
+        offset: u32,
+        len: usize,
+    ) -> Option<()> {
+        let flow = self.sending.flows.get(flow)?;
+        put_part(train, flow.key, seq, &flow.outgoing(seq)?, offset, len);
+        Some(())
+    }
+}
+
+/// The fields that all frames of a message have.
+fn frame(flow: FlowKey, seq: u64, message: &Outgoing) -> Message {
+    Message {
+        class: flow.class as u8,
+        from: flow.from,
+        to: flow.to,
+        seq: seq as u32,
+        service: message.service,
+        tag: message.tag,
+        notify: message.returns,
+    }
+}
+
+/// Appends so many bytes of a message from `offset` on.
+fn put_part(train: &mut Train, flow: FlowKey, seq: u64, message: &Outgoing, offset: u32, len: usize) {
+    let (fields, total) = (frame(flow, seq, message), message.len as u32);
+    train.with_head(|head| match message.range {
+        None => Fragment { message: fields, total, offset }.emit(head, len),
+        Some(range) => Multicast { message: fields, range, total, offset }.emit(head, len),
+    });
+    train.body(message.buffer, offset as u64, len);
 }
