@@ -123,7 +123,7 @@ struct Division {
     own: Candidate,
     /// Which of the candidates it is; `None`: it is too slow to be one.
     which: Option<usize>,
-    /// They are taken to be equally fast.
+    /// It is one of them, and they are taken to be equally fast.
     same: bool,
     plenty_bytes: u64,
 }
@@ -200,7 +200,8 @@ impl Session {
         let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
         let own =
             which.map_or_else(|| Candidate::at_rate(link, now, link.rate(hope)), |which| candidates[which]);
-        Some(Division { candidates, own, which, same: same.is_some(), plenty_bytes })
+        let same = which.is_some() && same.is_some();
+        Some(Division { candidates, own, which, same, plenty_bytes })
     }
 
     /// Bytes that wait to be sent; `enough` or more: nobody has counted further.
