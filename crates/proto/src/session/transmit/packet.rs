@@ -1,7 +1,7 @@
 //! What goes into a packet: acknowledgements and answers first, then what the peer waits for, then messages.
 
 use super::{Extent, Fill};
-use crate::flow::send::{Outgoing, Take, piece_bytes};
+use crate::flow::send::{Outgoing, SendFlow, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::limits;
@@ -41,16 +41,18 @@ struct Run {
 }
 
 impl Fill<'_> {
-    /// The packets behind the one that `take` fills may go on with its message, if several do.
-    fn run_behind(&self, take: &Take) -> Option<Run> {
+    /// The packets behind the one that `take` fills go on with its message, if several may.
+    fn go_on(&self, flow: &mut SendFlow, take: &Take) -> Option<Run> {
         let Take::Part { seq, message, offset, len } = *take else { return None };
         let piece = piece_bytes(&message, self.limit - wire::HEADER_BYTES) as u64;
         let start = offset as u64 + len as u64;
         let budget = self.allowance(false).saturating_sub(len as u64 + FRAME_COST);
         let packets = self.packets_left(budget, piece + FRAME_COST) as u64;
         let packets = packets.min((message.len - start).div_ceil(piece));
-        let run = Run { seq, start, end: packets * piece, piece: piece as u32 };
-        (packets >= EXTENT_PACKETS_MIN).then_some(run)
+        if packets < EXTENT_PACKETS_MIN {
+            return None;
+        }
+        Some(Run { seq, start, end: flow.go_on(take, packets * piece)?, piece: piece as u32 })
     }
 
     /// They follow; what they cost.
@@ -265,8 +267,7 @@ impl Session {
         if let Some(begun) = flow.take_begun() {
             self.sending.deadlines.remove(key, begun);
         }
-        let run = if is_assigned { None } else { fill.run_behind(&take) };
-        let run = run.and_then(|run| Some(Run { end: flow.go_on(&take, run.end)?, ..run }));
+        let run = if is_assigned { None } else { fill.go_on(flow, &take) };
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
