@@ -393,15 +393,29 @@ fn the_packets_of_an_eager_message_are_one_stretch_in_the_books_and_keep_others_
 
 #[test]
 fn a_message_that_is_as_good_as_over_leaves_the_stretch_to_the_next_one() {
-    let mut session = fast(1_472);
-    send_by(&mut session, Class::Normal, 4 * 1_424);
-    send_by(&mut session, Class::Normal, 65_536);
-    assert_eq!(poll(&mut session, 0).unwrap().0.packets, 44);
-    let mut items = Vec::new();
-    session.links[0].sent.lose(0, |item| items.push(item));
-    let seqs: Vec<_> =
-        items.iter().map(|item| if let Item::Fragment { seq, .. } = item { *seq } else { 9 }).collect();
-    assert_eq!(seqs, [0, 0, 0, 0, 1, 1], "four pieces, and one and a stretch");
+    // A message of four packets in pieces and the next one in a piece and a stretch; one of five in a stretch, the next in pieces.
+    for (packets, seqs) in
+        [(4, [0, 0, 0, 0, 1, 1].to_vec()), (5, [[0].to_vec(), vec![1; 39], vec![0]].concat())]
+    {
+        let mut session = fast(1_472);
+        send_by(&mut session, Class::Normal, packets * 1_424);
+        send_by(&mut session, Class::Normal, 65_536);
+        assert_eq!(poll(&mut session, 0).unwrap().0.packets, 44);
+        let mut items = Vec::new();
+        session.links[0].sent.lose(0, |item| items.push(item));
+        let seq = |item: &Item| if let Item::Fragment { seq, .. } = item { *seq } else { 9 };
+        assert_eq!(items.iter().map(seq).collect::<Vec<_>>(), seqs);
+    }
+}
+
+#[test]
+fn a_train_of_eager_messages_has_what_its_link_moves_in_its_span_and_not_more() {
+    let mut session = unequal::rates(&[1_000]);
+    (0..3).for_each(|_| send_by(&mut session, Class::Normal, 20_000));
+    let most = session.links[0].train_bytes() as usize;
+    assert!((30_000..32_000).contains(&most));
+    let (train, _) = poll(&mut session, 0).unwrap();
+    assert!((most - 1_472..most + 1_472).contains(&train.bytes), "{} of {most}", train.bytes);
 }
 
 #[test]
