@@ -7,7 +7,7 @@
 use super::Session;
 use super::division::WORKS_MAX;
 use crate::link::Link;
-use crate::link::send::{Extent, Item, Whole};
+use crate::link::send::Item;
 use crate::link::state::LinkState;
 use crate::link::window::span_bytes;
 use crate::time::{Duration, Instant};
@@ -43,15 +43,14 @@ impl Rest {
 }
 
 impl Session {
-    /// Notes what leaves.
+    /// Notes what leaves. Before a stretch of an eager message a piece of it leaves in the same train.
     #[inline]
-    pub(super) fn note_items(&mut self, now: Instant, items: &[(u8, Item)], extent: Option<Extent>) {
+    pub(super) fn note_items(&mut self, now: Instant, items: &[(u8, Item)]) {
         let is_large = |item: &Item| {
-            use Item::{Credit, Cts, MtuProbe, Rts};
-            matches!(item, Item::Extent { .. } | Rts { .. } | Cts { .. } | Credit { .. } | MtuProbe { .. })
+            use Item::{Credit, Cts, Extent, MtuProbe, Rts};
+            matches!(item, Extent { .. } | Rts { .. } | Cts { .. } | Credit { .. } | MtuProbe { .. })
         };
-        let is_eager = extent.is_some_and(|extent| matches!(extent.of, Whole::Message(..)));
-        if is_eager || !items.iter().all(|(_, item)| is_large(item)) {
+        if !items.iter().all(|(_, item)| is_large(item)) {
             self.prompt_at = now;
         }
     }

@@ -443,7 +443,7 @@ impl Session {
             self.links[index].sent.recycle(items);
             return false;
         }
-        self.note_items(cx.now, &items, extent);
+        self.note_items(cx.now, &items);
         let aims = self.aims(cx.now, cx.config.queue_target);
         let link = &mut self.links[index];
         link.window.set_queue_target(aims.queue_target);
