@@ -160,6 +160,8 @@ impl Take {
     }
 }
 
+/// What the frame of a message costs its flow, besides its bytes.
+pub const FRAME_COST: u64 = 24;
 /// Smallest piece of an eager message worth a frame of its own.
 const PART_BYTES_MIN: usize = 128;
 /// Frame header of a whole message and of a piece, without service and tag.
@@ -376,7 +378,7 @@ impl SendFlow {
     /// Bytes of messages `first..first + count`, with their heads.
     pub fn bytes_of(&self, first: u64, count: u32) -> u64 {
         let messages = (first..first + count as u64).filter_map(|seq| self.message(seq));
-        messages.map(|waiting| waiting.message.len + 24).sum()
+        messages.map(|waiting| waiting.message.len + FRAME_COST).sum()
     }
 
     fn message(&self, seq: u64) -> Option<&Unconfirmed> {

@@ -146,11 +146,15 @@ impl Session {
         }
         let Some(division) = self.division(now, index) else { return u64::MAX };
         let waiting = self.waiting_bytes(BYTES_MAX);
-        let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
-        if waiting >= BYTES_MAX || is_small && division.same {
+        if waiting >= BYTES_MAX {
             return u64::MAX;
         }
         let (part, own) = (division.part(waiting), division.own);
+        let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
+        // Not divided is not: taken by whoever is asked first, however late it delivers.
+        if is_small && division.same && part > 0 {
+            return u64::MAX;
+        }
         #[cfg(feature = "planted")]
         if self.planted == Some(crate::planted::Planted::LostRemainder) && waiting <= own.packet_bytes {
             return 0;

@@ -391,11 +391,13 @@ impl Session {
             }
             Self::put_run(fill);
         }
+        debug_assert!(fill.rest.is_none(), "bytes that nobody has, and that no packet carries");
     }
 
     /// The packets in the middle of an extent, which differ in two numbers only: all but the last of the train.
     fn put_run(fill: &mut Fill<'_>) {
-        let (Some((next, end)), Some((head, piece))) = (fill.rest, fill.train.lone_piece()) else { return };
+        let Some((next, end)) = fill.rest else { return };
+        let Some((head, piece)) = fill.train.lone_piece() else { return };
         let by_count = limits::TRAIN_PACKETS_MAX - fill.packet as usize - 1;
         let by_bytes = ((limits::TRAIN_BYTES_MAX - fill.train.bytes) / fill.limit).saturating_sub(1);
         let by_rest = (end - next).saturating_sub(1) / piece as u64;

@@ -5,8 +5,8 @@ use super::outgoing::*;
 use super::*;
 use crate::link::window::AckSample;
 
-/// The link delivers so many Mbit/s, and a packet takes 50 us.
-fn deliver(link: &mut Link, mbit: u64) {
+/// The link delivers so many Mbit/s, and a packet takes `way`.
+fn deliver(link: &mut Link, mbit: u64, way: Duration) {
     for ms in 1..=3 {
         let at = Instant(NOW.0 - 100_000_000) + Duration::us(1_024).times(ms);
         let rx_bytes = ms * mbit * 128;
@@ -17,13 +17,13 @@ fn deliver(link: &mut Link, mbit: u64) {
         );
     }
     assert_eq!(link.pace.bytes_per_s(), mbit * 125_000);
-    link.rtt.sample(NOW, Duration::us(100), Duration::ZERO);
+    link.rtt.sample(NOW, way.times(2), Duration::ZERO);
 }
 
-/// A session with links that deliver so many Mbit/s.
+/// A session with links that deliver so many Mbit/s, a packet in 50 us.
 pub(super) fn rates(mbit: &[u64]) -> Session {
     let mut session = up(mbit.len());
-    session.links.iter_mut().zip(mbit).for_each(|(link, mbit)| deliver(link, *mbit));
+    session.links.iter_mut().zip(mbit).for_each(|(link, mbit)| deliver(link, *mbit, Duration::us(50)));
     session
 }
 
@@ -127,6 +127,20 @@ fn links_that_are_alike_do_not_divide_what_is_small() {
     let mut session = rates(&[1_000, 1_000]);
     send(&mut session, limits::SMALL_BYTES_MAX);
     assert_eq!(session.share_of(NOW, 0), u64::MAX);
+}
+
+#[test]
+fn a_link_that_delivers_as_much_but_late_takes_nothing_of_what_is_there_before() {
+    for (first, order) in [(0, [0, 1]), (0, [1, 0]), (1, [0, 1]), (1, [1, 0])] {
+        for bytes in [16_000, limits::SMALL_BYTES_MAX + 1, 60_000] {
+            let mut session = up(2);
+            deliver(&mut session.links[first], 1_000, Duration::us(50));
+            deliver(&mut session.links[1 - first], 1_000, Duration::ms(5));
+            send(&mut session, bytes);
+            let taken = taken(&mut session, &order);
+            assert_eq!((taken[first] as u64, taken[1 - first]), (bytes, 0), "{first} {order:?} {bytes}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What goes into a packet: acknowledgements and answers first, then what the peer waits for, then messages.
 
 use super::{Extent, Fill};
-use crate::flow::send::{Outgoing, SendFlow, Take, piece_bytes};
+use crate::flow::send::{FRAME_COST, Outgoing, SendFlow, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::limits;
@@ -17,8 +17,6 @@ use crate::wire::{self, BearerState, Fragment, Message, Multicast, TransferFragm
 const PACKET_FULL: usize = 32;
 /// A train has one extent: a message with fewer packets to come leaves that to others.
 const EXTENT_PACKETS_MIN: u64 = 4;
-/// What the frame of a message costs its flow, besides its bytes.
-const FRAME_COST: u64 = 24;
 
 /// What `put_messages` does next.
 enum Advance {
@@ -30,19 +28,9 @@ enum Advance {
     Full,
 }
 
-/// Whole packets that go on with a message of which a piece fills the one before them.
-#[derive(Clone, Copy)]
-struct Run {
-    seq: u64,
-    start: u64,
-    end: u64,
-    /// Bytes of the message in each.
-    piece: u32,
-}
-
 impl Fill<'_> {
-    /// The packets behind the one that `take` fills go on with its message, if several may.
-    fn go_on(&self, flow: &mut SendFlow, take: &Take) -> Option<Run> {
+    /// Whole packets behind the one that `take` fills go on with its message, if several may.
+    fn go_on(&self, key: u32, flow: &mut SendFlow, take: &Take) -> Option<Extent> {
         let Take::Part { seq, message, offset, len } = *take else { return None };
         let piece = piece_bytes(&message, self.limit - wire::HEADER_BYTES) as u64;
         let start = offset as u64 + len as u64;
@@ -52,16 +40,17 @@ impl Fill<'_> {
         if packets < EXTENT_PACKETS_MIN {
             return None;
         }
-        Some(Run { seq, start, end: flow.go_on(take, packets * piece)?, piece: piece as u32 })
+        let end = flow.go_on(take, packets * piece)?;
+        let (of, packet, len) = (Whole::Message(key, seq), self.packet + 1, piece as u32);
+        Some(Extent { of, packet, offset: start, first_len: len, len, end })
     }
 
-    /// They follow; what they cost.
-    fn begin_run(&mut self, flow: u32, run: Run) -> u64 {
-        let Run { seq, start, end, piece } = run;
-        let (of, packet) = (Whole::Message(flow, seq), self.packet + 1);
-        self.extent = Some(Extent { of, packet, offset: start, first_len: piece, len: piece, end });
-        self.rest = Some((start, end));
-        let bytes = end - start + FRAME_COST * (end - start).div_ceil(piece as u64);
+    /// An extent of an eager message follows; what it costs.
+    fn begin_extent(&mut self, extent: Extent) -> u64 {
+        let Extent { offset, end, len, .. } = extent;
+        self.extent = Some(extent);
+        self.rest = Some((offset, end));
+        let bytes = end - offset + FRAME_COST * (end - offset).div_ceil(len as u64);
         self.charge(bytes, false);
         bytes
     }
@@ -267,7 +256,7 @@ impl Session {
         if let Some(begun) = flow.take_begun() {
             self.sending.deadlines.remove(key, begun);
         }
-        let run = if is_assigned { None } else { fill.go_on(flow, &take) };
+        let extent = if is_assigned { None } else { fill.go_on(key, flow, &take) };
         let flow_key = flow.key;
         flow.queued = flow.has_more();
         let goes_on = flow.queued;
@@ -278,8 +267,8 @@ impl Session {
             self.copy_to_others(fill.link, key, &take);
         }
         fill.charge(bytes, is_assigned);
-        if let Some(run) = run {
-            bytes += fill.begin_run(key, run);
+        if let Some(extent) = extent {
+            bytes += fill.begin_extent(extent);
         }
         fill.limit_small();
         let bytes = self.cost(key, bytes);
