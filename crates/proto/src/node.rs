@@ -225,7 +225,7 @@ impl Node {
         }
     }
 
-    /// Takes the pieces of a transfer that `packets` of `stride` bytes begin with and that go on where each other ended; how many bytes
+    /// Takes the pieces of a message that `packets` of `stride` bytes begin with and that go on where each other ended; how many bytes
     /// those packets have.
     fn handle_pieces(
         &mut self,
@@ -236,16 +236,26 @@ impl Node {
         ce: bool,
         store: &mut dyn Store,
     ) -> usize {
-        let Some(pieces) = wire::pieces(packets, stride) else { return 0 };
-        let header = &pieces.first.header;
-        let Some(slot) = self.slot_of(header.to) else { return 0 };
-        let Some(session) = &mut self.slots[slot].session else { return 0 };
-        let Some(index) = session.link_index(header.link) else { return 0 };
-        let spec = &session.links[index].spec;
-        if spec.bearer != source.bearer || spec.to != *source.from {
-            return 0;
+        if let Some(pieces) = wire::pieces(packets, stride) {
+            let Some((slot, index)) = self.place_of(source, &pieces.first.header) else { return 0 };
+            let Some(session) = &mut self.slots[slot].session else { return 0 };
+            session.handle_pieces(cx!(self, now, store), index, &pieces, packets, ce)
+        } else if let Some(parts) = wire::parts(packets, stride) {
+            let Some((slot, index)) = self.place_of(source, &parts.header) else { return 0 };
+            let Some(session) = &mut self.slots[slot].session else { return 0 };
+            session.handle_parts(cx!(self, now, store), index, &parts, packets, ce)
+        } else {
+            0
         }
-        session.handle_pieces(cx!(self, now, store), index, &pieces, packets, ce)
+    }
+
+    /// The slot of the session that a packet from `source` is for, and the index of the link that it came by.
+    fn place_of(&self, source: &Source<'_>, header: &Header) -> Option<(usize, usize)> {
+        let slot = self.slot_of(header.to)?;
+        let session = self.slots[slot].session.as_ref()?;
+        let index = session.link_index(header.link)?;
+        let spec = &session.links[index].spec;
+        (spec.bearer == source.bearer && spec.to == *source.from).then_some((slot, index))
     }
 
     fn handle_packet(

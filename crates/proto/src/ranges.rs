@@ -57,6 +57,15 @@ impl RangeSet {
         extends
     }
 
+    /// Adds up to `count` pieces of `len` bytes each of a message of `total` bytes, if a range ends at `start` and the next one
+    /// begins behind them, but none that completes the message; how many.
+    pub fn extend_by(&mut self, total: u64, start: u64, (len, count): (u64, u64)) -> Option<u64> {
+        let missing = total.saturating_sub(start.max(self.bytes));
+        // One byte at least is left for the last piece.
+        let count = (missing.checked_sub(1)? / len.max(1)).min(count);
+        self.extend(start, start + count * len).then_some(count)
+    }
+
     /// Takes `start..end` out and returns how many bytes of it were in the set.
     pub fn remove(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {

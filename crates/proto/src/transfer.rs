@@ -287,11 +287,8 @@ impl ReceiveTransfer {
     /// goes, and how many they are. `None` leaves the first to [`ReceiveTransfer::place`].
     pub fn go_on(&mut self, offset: u64, len: usize, count: usize) -> Option<(BufferId, usize)> {
         let buffer = self.buffer?;
-        let missing = self.total.saturating_sub(offset.max(self.got.bytes()));
-        // One byte at least is left for the last piece.
-        let count = (missing.checked_sub(1)? / len.max(1) as u64).min(count as u64);
-        let end = offset + count * len as u64;
-        self.got.extend(offset, end).then_some((buffer, count as usize))
+        let count = self.got.extend_by(self.total, offset, (len as u64, count as u64))?;
+        Some((buffer, count as usize))
     }
 
     /// The grant to send.

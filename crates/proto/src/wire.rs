@@ -17,6 +17,7 @@ pub mod header;
 mod hello;
 mod message;
 mod notice;
+mod parts;
 mod piece;
 pub mod seal;
 mod show;
@@ -41,6 +42,7 @@ pub use header::{
     FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
 };
 pub use message::DATA_HEADER_BYTES_MAX;
+pub(crate) use parts::{Parts, parts};
 pub use piece::{Piece, piece};
 pub(crate) use piece::{PieceHead, Pieces, pieces};
 pub use show::describe;

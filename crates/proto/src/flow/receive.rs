@@ -131,6 +131,14 @@ impl ReceiveFlow {
         self.slots.get(at)
     }
 
+    /// What has come in pieces at a distance that `place` gave.
+    pub fn partial(&mut self, at: usize) -> Option<&mut Partial> {
+        match self.slots.get_mut(at)? {
+            Slot::Partial(partial) => Some(partial),
+            _ => None,
+        }
+    }
+
     /// By how many messages that have not arrived the flow's gaps grow if the one at this distance does: the numbers
     /// between the last one stored and it, or minus one if it fills a gap.
     pub fn gaps_made(&self, at: usize) -> i64 {

@@ -173,6 +173,29 @@ impl Session {
         Taken::Yes
     }
 
+    /// Places those of several pieces that go on where something of their message ends that has arrived, but none that completes
+    /// it: how many. `None` leaves the first to [`Session::on_part`].
+    pub(super) fn on_parts(&mut self, cx: &mut Cx<'_>, parts: &wire::Parts, packets: &[u8]) -> Option<usize> {
+        let &wire::Parts { message: m, range, total, offset, head_bytes, piece_bytes, count, .. } = parts;
+        let key = FlowKey { from: m.from, to: m.to, class: Class::from_bits(m.class) };
+        let key = match self.receiving.last {
+            Some((last, k)) if last == key => k,
+            _ => *self.receiving.by_key.get(&key)?,
+        };
+        let flow = self.receiving.flows.get_mut(key)?;
+        let Place::At(at) = flow.place(m.seq) else { return None };
+        let partial = flow.partial(at).filter(|partial| partial.total == total)?;
+        let pieces = (piece_bytes as u64, count as u64);
+        let taken = partial.got.extend_by(total as u64, offset as u64, pieces)? as usize;
+        let (to, layout) = ((partial.buffer, offset as u64), (head_bytes + piece_bytes, head_bytes));
+        let run = &packets[..taken * layout.0];
+        match range {
+            Some(_) => self.receiving.fans.place_run(cx.store, to, run, layout),
+            None => cx.store.place_run(to.0, to.1, run, layout.0, layout.1),
+        }
+        Some(taken)
+    }
+
     /// Delivers what is complete and in order; asks for memory if the next message needs it.
     pub(super) fn drain(&mut self, cx: &mut Cx<'_>, key: u32) {
         let Some(flow) = self.receiving.flows.get_mut(key) else { return };

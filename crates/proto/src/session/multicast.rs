@@ -31,6 +31,19 @@ impl Fans {
         }
     }
 
+    /// The same for what packets carry (see [`Store::place_run`]).
+    pub(super) fn place_run(
+        &self,
+        store: &mut dyn Store,
+        (fan, offset): (BufferId, u64),
+        packets: &[u8],
+        (stride, head): (usize, usize),
+    ) {
+        for (_, buffer) in self.by_number.get(&fan).into_iter().flatten() {
+            store.place_run(*buffer, offset, packets, stride, head);
+        }
+    }
+
     /// Gives the memory of every copy back.
     pub(super) fn discard(&mut self, store: &mut dyn Store, fan: BufferId) {
         for (_, buffer) in self.by_number.remove(&fan).into_iter().flatten() {

@@ -92,8 +92,8 @@ impl Session {
         packets: &[u8],
         ce: bool,
     ) -> usize {
-        let (link, header, fragment) = (&mut self.links[index], first.header, first.fragment);
-        if link.received.largest().is_none_or(|largest| header.number != largest + 1) {
+        let (header, fragment) = (&first.header, first.fragment);
+        if !self.is_next(index, header) {
             return 0;
         }
         let len = first.payload.len();
@@ -102,19 +102,54 @@ impl Session {
         let packet_bytes = PIECE_HEAD_BYTES + len;
         let run = &packets[..taken * packet_bytes];
         cx.store.place_run(buffer, fragment.offset, run, packet_bytes, PIECE_HEAD_BYTES);
-        link.stats.packets_received += taken as u64;
-        link.stats.bytes_received += (taken * packet_bytes) as u64;
+        self.enter_run(cx, index, header, (taken, packet_bytes), ce)
+    }
+
+    /// The same for the packets of an eager message.
+    pub(crate) fn handle_parts(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        parts: &wire::Parts,
+        packets: &[u8],
+        ce: bool,
+    ) -> usize {
+        if !self.is_next(index, &parts.header) {
+            return 0;
+        }
+        let Some(taken) = self.on_parts(cx, parts, packets) else { return 0 };
+        self.prompt_at = cx.now;
+        self.enter_run(cx, index, &parts.header, (taken, parts.head_bytes + parts.piece_bytes), ce)
+    }
+
+    /// Whether it is that of a link's next packet.
+    fn is_next(&self, index: usize, header: &Header) -> bool {
+        self.links[index].received.largest().is_some_and(|largest| header.number == largest + 1)
+    }
+
+    /// Enters packets of which `first` is the first one's header; how many bytes they have.
+    fn enter_run(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        first: &Header,
+        (count, packet_bytes): (usize, usize),
+        ce: bool,
+    ) -> usize {
+        let (link, bytes) = (&mut self.links[index], count * packet_bytes);
+        link.stats.packets_received += count as u64;
+        link.stats.bytes_received += bytes as u64;
         let arrival = Arrival {
             packet_bytes: packet_bytes as u32,
-            stamp: header.stamp,
-            eliciting: header.has(FLAG_ACK_ELICITING),
-            ack_now: header.has(FLAG_ACK_NOW),
+            stamp: first.stamp,
+            eliciting: first.has(FLAG_ACK_ELICITING),
+            ack_now: first.has(FLAG_ACK_NOW),
             ce,
         };
-        link.received.record_next(cx.now, taken as u64, &arrival);
+        link.received.record_next(cx.now, count as u64, &arrival);
         self.quiet.stir();
         self.note_traffic(cx);
-        taken * packet_bytes
+        bytes
     }
 
     /// A batch of datagrams is over (see [`crate::Node::handle_batch_end`]).

@@ -50,12 +50,30 @@ impl PieceHead {
         Some(PieceHead { words, count, place_shift })
     }
 
+    /// Those of the next packet but for the check, if each carries `len` bytes.
+    #[inline]
+    pub(crate) fn step(&mut self, len: usize) {
+        let place = &mut self.words[self.count - 1];
+        *place = place.wrapping_add((len as u64) << self.place_shift);
+        let number = &mut self.words[NUMBER_OFFSET / WORD];
+        *number = number.wrapping_add(1);
+        self.words[CHECK_OFFSET / WORD] &= NOT_CHECK;
+    }
+
+    /// Whether `packet` begins with them, whatever its check.
+    #[inline]
+    pub(crate) fn is_of(&self, packet: &[u8]) -> bool {
+        packet.len() >= self.count * WORD
+            && self.words.iter().take(self.count).enumerate().all(|(at, word)| {
+                let mask = if at == CHECK_OFFSET / WORD { NOT_CHECK } else { u64::MAX };
+                (u64_at(packet, at * WORD) ^ word) & mask == 0
+            })
+    }
+
     /// Those of the next packet, if each carries `len` bytes, a multiple of 8.
     pub(crate) fn go_on(&mut self, len: usize) {
         debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
-        self.words[NUMBER_OFFSET / WORD] += 1;
-        self.words[self.count - 1] += (len as u64) << self.place_shift;
-        self.words[CHECK_OFFSET / WORD] &= NOT_CHECK;
+        self.step(len);
         let check = u64::from(crc32c(self.bytes(&mut [0; HEAD_WORDS_MAX * WORD])));
         self.words[CHECK_OFFSET / WORD] |= check << NOT_CHECK.count_ones();
     }
@@ -85,6 +103,12 @@ const _: () = assert!(NUMBER_OFFSET.is_multiple_of(WORD) && FRAGMENT_OFFSET.is_m
 const FIRST_BYTE: u8 = VERSION << 4 | PacketType::Data as u8;
 const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
 
+/// Whether a packet is one of messages without anything to its header that matters to how it is read.
+#[inline]
+pub(super) fn is_plain_data(packet: &[u8]) -> bool {
+    matches!(packet, [FIRST_BYTE, flags, ..] if flags & !FLAGS == 0)
+}
+
 /// The check of such header bytes, whatever stands in its place. It is put together word by word: to read a word of which a part
 /// has just been written makes a processor wait until that is in its cache, for as long as the rest takes.
 #[inline]
@@ -102,7 +126,7 @@ fn head_check(head: &[u8; PIECE_HEAD_BYTES]) -> u32 {
 pub fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     let head: &[u8; PIECE_HEAD_BYTES] = packet.first_chunk()?;
     let frame = &packet[HEADER_BYTES..];
-    let of_kind = head[0] == FIRST_BYTE && head[1] & !FLAGS == 0 && frame[0] == kind::TRANSFER_FRAGMENT;
+    let of_kind = is_plain_data(head) && frame[0] == kind::TRANSFER_FRAGMENT;
     let len = usize::from(u16::from_le_bytes([frame[2], frame[3]]));
     if !of_kind || len != frame.len() || !len.is_multiple_of(8) {
         return None;

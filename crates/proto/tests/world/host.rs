@@ -168,9 +168,17 @@ impl Host {
         Some(BearerId(at as u8))
     }
 
-    pub fn handle_packet(&mut self, now: Instant, bearer: BearerId, from: &MediaAddress, bytes: &[u8]) {
+    /// Packets of `stride` bytes each.
+    pub fn handle_packets(
+        &mut self,
+        now: Instant,
+        bearer: BearerId,
+        from: &MediaAddress,
+        bytes: &[u8],
+        stride: usize,
+    ) {
         self.core(|node, memory| {
-            let data = Datagrams { bytes, stride: bytes.len(), ce: false };
+            let data = Datagrams { bytes, stride, ce: false };
             node.handle_datagrams(now, &Source { bearer, from }, &data, memory);
         });
     }

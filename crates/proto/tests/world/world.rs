@@ -67,10 +67,10 @@ impl World {
     /// Time passes; what is on the wire arrives, unless `pass` takes it away; every node has a turn.
     pub fn step(&mut self, by: Duration, mut pass: impl FnMut(&Packet) -> bool) {
         self.now += by;
-        for packet in std::mem::take(&mut self.wire) {
-            if pass(&packet) {
-                self.deliver(&packet);
-            }
+        let mut arrived = std::mem::take(&mut self.wire);
+        arrived.retain(|packet| pass(packet));
+        for run in arrived.chunk_by(goes_on) {
+            self.deliver_run(run);
         }
         for host in &mut self.hosts {
             host.turn(self.now, &mut self.wire);
@@ -89,15 +89,27 @@ impl World {
     }
 
     pub fn deliver(&mut self, packet: &Packet) {
+        self.deliver_run(std::slice::from_ref(packet));
+    }
+
+    /// Packets of one length from one sender to one receiver.
+    fn deliver_run(&mut self, run: &[Packet]) {
+        let first = &run[0];
+        let bytes: Vec<u8> = run.iter().flat_map(|packet| &packet.bytes).copied().collect();
         for host in &mut self.hosts {
-            let own = address(packet.medium(), host.seat);
-            let meant = packet.to.as_ref().is_none_or(|to| *to == own);
+            let own = address(first.medium(), host.seat);
+            let meant = first.to.as_ref().is_none_or(|to| *to == own);
             if meant
-                && own != packet.from
-                && let Some(bearer) = host.bearer_on(packet.medium())
+                && own != first.from
+                && let Some(bearer) = host.bearer_on(first.medium())
             {
-                host.handle_packet(self.now, bearer, &packet.from, &packet.bytes);
+                host.handle_packets(self.now, bearer, &first.from, &bytes, first.bytes.len());
             }
         }
     }
+}
+
+/// Whether a kernel would hand over the second packet together with the first (GRO).
+fn goes_on(first: &Packet, second: &Packet) -> bool {
+    (&first.from, &first.to, first.bytes.len()) == (&second.from, &second.to, second.bytes.len())
 }

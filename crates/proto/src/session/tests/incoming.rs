@@ -226,6 +226,18 @@ fn a_large_message_is_offered_once_and_granted_once_it_has_memory() {
     }
 }
 
+/// A packet of the first link with a frame of `len` bytes.
+fn packet(number: u64, len: usize, frame: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let (kind, flags) = (wire::PacketType::Data, wire::header::FLAG_ACK_ELICITING);
+    let mut packet = vec![];
+    let header = wire::Header { kind, flags, link: LinkId(0), to: SessionId(1), number, stamp: 5, check: 0 };
+    header.emit(&mut packet);
+    frame(&mut packet);
+    packet.resize(packet.len() + len, 7);
+    wire::finish(&mut packet).unwrap();
+    packet
+}
+
 #[test]
 fn pieces_are_taken_together_and_the_last_may_be_shorter() {
     let mut session = receiver();
@@ -236,17 +248,10 @@ fn pieces_are_taken_together_and_the_last_may_be_shorter() {
     let first = wire::Frame::TransferFragment(fragment(0), &[1; 80]);
     assert_eq!(receive(&mut session, |s, cx| s.frame(cx, 0, &first)).0, Taken::Yes);
     session.links[0].received.record(Instant(1), 0, 120, 5, true, false, false);
-    let mut train = vec![];
-    for (number, offset, len) in [(1, 80, 80), (2, 160, 80), (3, 240, 40)] {
-        let (kind, link) = (wire::PacketType::Data, session.links[0].spec.id);
-        let (flags, to) = (wire::header::FLAG_ACK_ELICITING, crate::id::SessionId(1));
-        let mut packet = vec![];
-        wire::Header { kind, flags, link, to, number, stamp: 5, check: 0 }.emit(&mut packet);
-        fragment(offset).emit(&mut packet, len);
-        packet.resize(packet.len() + len, 7);
-        wire::finish(&mut packet).unwrap();
-        train.extend(packet);
-    }
+    let train = [(1, 80, 80), (2, 160, 80), (3, 240, 40)];
+    let train = train
+        .map(|(number, offset, len)| packet(number, len, |out| fragment(offset).emit(out, len)))
+        .concat();
     let (mut rest, mut taken) = (&train[..], vec![]);
     while let Some(pieces) = wire::pieces(rest, 120) {
         let bytes = receive(&mut session, |s, cx| s.handle_pieces(cx, 0, &pieces, rest, false)).0;
@@ -257,6 +262,37 @@ fn pieces_are_taken_together_and_the_last_may_be_shorter() {
     let link = &session.links[0];
     assert_eq!((link.received.largest(), link.stats.bytes_received), (Some(3), 320));
     assert_eq!(session.receiving.transfers.get_mut(number).unwrap().cts(number).done, 280);
+}
+
+#[test]
+fn pieces_of_an_eager_message_are_taken_together_and_those_at_its_ends_alone() {
+    let mut session = receiver();
+    let part = |offset| wire::Fragment { message: head(0), total: 480, offset };
+    // The packets from number `from` on, of which each has a piece of 80 bytes; how many were taken.
+    let take = |session: &mut Session, from: u64| {
+        let of = |number| packet(number, 80, |out| part((number as u32 - 1) * 80).emit(out, 80));
+        let train: Vec<u8> = (from..=6).flat_map(of).collect();
+        let parts = wire::parts(&train, 128).unwrap();
+        receive(session, |s, cx| s.handle_parts(cx, 0, &parts, &train, false)).0 / 128
+    };
+    let take_alone = |session: &mut Session, offset| {
+        receive(session, |s, cx| s.frame(cx, 0, &Frame::Fragment(part(offset), &[7; 80]))).1.len()
+    };
+    let has = |session: &mut Session, number| {
+        session.links[0].received.record(Instant(1), number, 128, 5, true, false, false);
+    };
+    has(&mut session, 1);
+    assert_eq!(take(&mut session, 2), 0, "nothing is there of which it goes on");
+    take_alone(&mut session, 0);
+    assert_eq!(take(&mut session, 3), 0, "it is not the next packet");
+    session.prompt_at = Instant::ZERO;
+    assert_eq!(take(&mut session, 2), 4, "all but the last");
+    let link = &session.links[0];
+    assert_eq!((link.received.largest(), link.stats.bytes_received), (Some(5), 512));
+    assert_eq!(session.prompt_at, NOW, "somebody may be waiting for it");
+    assert_eq!(take_alone(&mut session, 400), 1, "with the last it is whole");
+    has(&mut session, 1);
+    assert_eq!(take(&mut session, 2), 0, "it was delivered");
 }
 
 #[test]
