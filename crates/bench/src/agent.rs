@@ -183,9 +183,9 @@ impl Opening<'_> {
 
     /// Listens as one of several nodes that get the same messages.
     fn members(mut self) -> Result<End, String> {
-        let pipes = self.caster()?.members(&self.job.setup).map_err(|error| self.failed("listen", error))?;
-        // The threads of its ports are started by this one, and stay where it is.
+        // It stands for a machine of its own: all of its threads are started by this one, and stay where it is.
         self.pin();
+        let pipes = self.caster()?.members(&self.job.setup).map_err(|error| self.failed("listen", error))?;
         self.is_listening(String::new());
         Ok(End::Pipes(pipes))
     }

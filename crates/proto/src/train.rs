@@ -145,8 +145,7 @@ impl Train {
     pub(crate) fn repeat_piece(&mut self, mut head: PieceHead, count: usize) {
         let Some(&Piece::Body { buffer, offset, len }) = self.pieces.last() else { return };
         for number in 1..=count as u64 {
-            head.go_on(len as usize);
-            self.with_head(|bytes| head.emit(bytes));
+            self.with_head(|bytes| head.emit_next(len as usize, bytes));
             self.body(buffer, offset + number * len as u64, len as usize);
             self.packets += 1;
         }

@@ -20,8 +20,6 @@ const SLICES_MAX: usize = 224;
 enum Part {
     /// Of the scratch memory.
     Copied { start: usize, len: usize },
-    /// Of the train's headers.
-    Head { start: usize, len: usize },
     /// Of an application's memory.
     Body { buffer: BufferId, offset: u64, len: usize },
 }
@@ -53,40 +51,24 @@ impl Gather {
             self.copy_whole(train, store)?;
             return Some(send(&[IoSlice::new(&self.scratch)]));
         }
-        let small = |p: &Piece| matches!(p, Piece::Body { len, .. } if *len <= COPY_BYTES_MAX);
-        let large = |p: &Piece| matches!(p, Piece::Body { len, .. } if *len > COPY_BYTES_MAX);
-        if !train.pieces.iter().any(large) {
+        if !train.pieces.iter().any(is_large) {
             self.copy_all(train, store)?;
             return Some(send(&[IoSlice::new(&self.scratch)]));
         }
-        if train.pieces.len() > SLICES_MAX || train.pieces.iter().any(small) {
-            self.copy_small(train, store)?;
-        } else {
-            for piece in &train.pieces {
-                match *piece {
-                    Piece::Head { start, len } => {
-                        self.parts.push(Part::Head { start: start as usize, len: len as usize });
-                    }
-                    Piece::Body { buffer, offset, len } => self.push_body(store, buffer, offset, len),
-                }
-            }
+        if let Some(slices) = slices_in_place(train, store) {
+            return Some(send(&slices));
         }
+        self.copy_small(train, store)?;
         let mut slices: ArrayVec<IoSlice<'_>, SLICES_MAX> = ArrayVec::new();
         for part in &self.parts {
             slices
                 .try_push(match *part {
                     Part::Copied { start, len } => IoSlice::new(&self.scratch[start..start + len]),
-                    Part::Head { start, len } => IoSlice::new(&train.head[start..start + len]),
                     Part::Body { buffer, offset, len } => store.io_slice(buffer, offset, len)?,
                 })
                 .ok()?;
         }
         Some(send(&slices))
-    }
-
-    fn push_body(&mut self, store: &EngineStore, buffer: BufferId, offset: u64, len: u32) {
-        let parts = store.parts(buffer, offset, len as usize);
-        self.parts.extend(parts.map(|(offset, len)| Part::Body { buffer, offset, len }));
     }
 
     fn copy_all(&mut self, train: &Train, store: &EngineStore) -> Option<()> {
@@ -129,7 +111,8 @@ impl Gather {
                     }
                 }
                 Piece::Body { buffer, offset, len } => {
-                    self.push_body(store, buffer, offset, len);
+                    let parts = store.parts(buffer, offset, len as usize);
+                    self.parts.extend(parts.map(|(offset, len)| Part::Body { buffer, offset, len }));
                     continue;
                 }
             }
@@ -141,4 +124,31 @@ impl Gather {
         }
         Some(())
     }
+}
+
+fn is_large(piece: &Piece) -> bool {
+    matches!(piece, Piece::Body { len, .. } if *len > COPY_BYTES_MAX)
+}
+
+/// The list for a train of which nothing is worth a copy, if there is room in it.
+fn slices_in_place<'a>(
+    train: &'a Train,
+    store: &'a EngineStore,
+) -> Option<ArrayVec<IoSlice<'a>, SLICES_MAX>> {
+    let mut slices = ArrayVec::new();
+    for piece in &train.pieces {
+        match *piece {
+            Piece::Head { start, len } => {
+                let bytes = &train.head[start as usize..(start + len) as usize];
+                slices.try_push(IoSlice::new(bytes)).ok()?;
+            }
+            Piece::Body { buffer, offset, len } => {
+                is_large(piece).then_some(())?;
+                for (offset, len) in store.parts(buffer, offset, len as usize) {
+                    slices.try_push(store.io_slice(buffer, offset, len)?).ok()?;
+                }
+            }
+        }
+    }
+    Some(slices)
 }

@@ -70,17 +70,15 @@ impl PieceHead {
             })
     }
 
-    /// Those of the next packet, if each carries `len` bytes, a multiple of 8.
-    pub(crate) fn go_on(&mut self, len: usize) {
+    /// Appends those of the next packet, if each carries `len` bytes, a multiple of 8.
+    #[inline]
+    pub(crate) fn emit_next(&mut self, len: usize, out: &mut Vec<u8>) {
         debug_assert!(len.is_multiple_of(8), "a piece of {len} bytes needs padding");
         self.step(len);
-        let check = u64::from(crc32c(self.bytes(&mut [0; HEAD_WORDS_MAX * WORD])));
-        self.words[CHECK_OFFSET / WORD] |= check << NOT_CHECK.count_ones();
-    }
-
-    /// Appends them.
-    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.bytes(&mut [0; HEAD_WORDS_MAX * WORD]));
+        let room = &mut [0; HEAD_WORDS_MAX * WORD];
+        let check = crc32c(self.bytes(room));
+        room[CHECK_OFFSET..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+        out.extend_from_slice(&room[..self.count * WORD]);
     }
 
     fn bytes<'a>(&self, room: &'a mut [u8; HEAD_WORDS_MAX * WORD]) -> &'a [u8] {
@@ -198,9 +196,8 @@ mod tests {
         frame(from - len as u64, &mut bytes);
         let mut head = PieceHead::of(&bytes).unwrap();
         for n in 0..5 {
-            head.go_on(len);
             let (mut packet, mut expected) = (Vec::new(), Vec::new());
-            head.emit(&mut packet);
+            head.emit_next(len, &mut packet);
             header(first + n).emit(&mut expected);
             frame(from + n * len as u64, &mut expected);
             let check = crate::wire::check_of(&expected);
@@ -283,9 +280,8 @@ mod tests {
         TransferFragment { transfer: TransferId(6), offset: 1_432 }.emit(&mut bytes, 1_432);
         let mut head = PieceHead::of(&bytes).unwrap();
         let mut packet = || {
-            head.go_on(1_432);
             let mut packet = Vec::new();
-            head.emit(&mut packet);
+            head.emit_next(1_432, &mut packet);
             packet.resize(STRIDE, 7);
             packet
         };
