@@ -157,6 +157,56 @@ fn a_missing_piece_is_not_kept_back_by_what_finds_no_room_before_it_is_there() {
 }
 
 #[test]
+fn every_port_has_all_of_a_multicast_in_pieces() {
+    let (mut world, ports) = pair();
+    let (kind, service) = (1_000, ServiceRange::new(1_000, 1, 9));
+    let members = [ports[1], world.hosts[1].open_port()];
+    members
+        .into_iter()
+        .zip(1..)
+        .for_each(|(port, n)| world.hosts[1].bind(port, ServiceRange::new(kind, n, n)));
+    assert!(world.run_while(1_000, |w| w.hosts[0].node.table().overlapping(service).count() < 2));
+    let (mut random, mut sent) = (Random(7), 0);
+    let mut told = BTreeMap::from(members.map(|port| (port, 0)));
+    while told.values().any(|count| *count < 40) {
+        let len = random.pick(&[65_536, 40_000, 9_001]);
+        let bytes = body(sent, len);
+        let (now, to) = (world.now, Destination::Multicast(service));
+        if sent < 40 && world.hosts[0].send(now, ports[0], to, Class::Normal, sent, &bytes) {
+            sent += 1;
+        }
+        rough_step(&mut world, &mut random, 100);
+        while let Some((arrival, bytes)) = world.hosts[1].receive() {
+            let count = told.get_mut(&arrival.port).expect("it is a member");
+            assert_eq!(arrival.tag, Some(*count), "once and in order");
+            assert!(bytes == body(*count, bytes.len()), "message {count} of {} bytes differs", bytes.len());
+            *count += 1;
+        }
+    }
+}
+
+#[test]
+fn pieces_from_a_stranger_are_not_taken() {
+    let (mut world, ports) = pair();
+    let to = Destination::Port(PortAddress { node: IDS[1], port: ports[1] });
+    let now = world.now;
+    assert!(world.hosts[0].send(now, ports[0], to, Class::Normal, 0, &body(0, 65_536)));
+    world.step(Duration::us(50), |_| true);
+    let stranger = world::address(world.wire[0].medium(), 9);
+    let taken = |world: &World| {
+        let sessions = world.hosts[1].node.sessions();
+        sessions.flat_map(|s| &s.links).map(|l| l.stats.packets_received).sum::<u64>()
+    };
+    let before = taken(&world);
+    let (first, all) = (world.wire[0].clone(), std::mem::take(&mut world.wire));
+    world.wire.push(first);
+    world.wire.extend(all[1..].iter().map(|packet| Packet { from: stranger.clone(), ..packet.clone() }));
+    assert!(all.len() > 10, "{} packets", all.len());
+    world.step(Duration::us(1), |_| true);
+    assert_eq!(taken(&world), before + 1);
+}
+
+#[test]
 fn classes_and_directions_share_the_links() {
     let (mut world, ports) = pair();
     let mut random = Random(9);

@@ -42,10 +42,7 @@ pub(crate) fn parts(packets: &[u8], stride: usize) -> Option<Parts> {
     let head_bytes = HEADER_BYTES + payload_offset(kind, flags)?;
     let mut next = PieceHead::of(packet.get(..head_bytes)?)?;
     let piece_bytes = stride - head_bytes;
-    if frame.len() < FRAME_HEADER_BYTES
-        || usize::from(u16_at(frame, 2)) != frame.len()
-        || !piece_bytes.is_multiple_of(8)
-    {
+    if frame.len() < FRAME_HEADER_BYTES || usize::from(u16_at(frame, 2)) != frame.len() {
         return None;
     }
     let header = verify(packet).ok()?;
@@ -68,7 +65,7 @@ pub(crate) fn parts(packets: &[u8], stride: usize) -> Option<Parts> {
 mod tests {
     use super::*;
     use crate::id::{LinkId, PortId, SessionId};
-    use crate::wire::{CHECK_OFFSET, FLAG_ACK_ELICITING, PacketType, finish};
+    use crate::wire::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_FULL_CHECK, FLAG_SEALED, PacketType, finish};
 
     const LEN: usize = 1_416;
     const TOTAL: u32 = 65_536;
@@ -146,6 +143,22 @@ mod tests {
             both[place..place + 4].copy_from_slice(&(last - 8).to_le_bytes());
             finish(&mut both[..stride]).unwrap();
             assert!(parts(&both, stride).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_or_checked_as_a_whole_is_read_packet_by_packet() {
+        for flag in [FLAG_SEALED, FLAG_FULL_CHECK] {
+            let (mut bytes, stride) = train(1, 0, false);
+            for packet in bytes.chunks_mut(stride) {
+                packet[1] |= flag;
+                packet[CHECK_OFFSET..HEADER_BYTES].fill(0);
+                if flag == FLAG_FULL_CHECK {
+                    finish(packet).unwrap();
+                }
+                assert!(verify(packet).is_ok());
+            }
+            assert!(parts(&bytes, stride).is_none(), "flag {flag:#x}");
         }
     }
 

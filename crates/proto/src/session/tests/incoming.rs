@@ -269,12 +269,14 @@ fn pieces_of_an_eager_message_are_taken_together_and_those_at_its_ends_alone() {
     let mut session = receiver();
     let part = |offset| wire::Fragment { message: head(0), total: 480, offset };
     // The packets from number `from` on, of which each has a piece of 80 bytes; how many were taken.
-    let take = |session: &mut Session, from: u64| {
+    let take_of = |session: &mut Session, from: u64, total: u32| {
+        let part = |offset| wire::Fragment { total, ..part(offset) };
         let of = |number| packet(number, 80, |out| part((number as u32 - 1) * 80).emit(out, 80));
         let train: Vec<u8> = (from..=6).flat_map(of).collect();
         let parts = wire::parts(&train, 128).unwrap();
         receive(session, |s, cx| s.handle_parts(cx, 0, &parts, &train, false)).0 / 128
     };
+    let take = |session: &mut Session, from| take_of(session, from, 480);
     let take_alone = |session: &mut Session, offset| {
         receive(session, |s, cx| s.frame(cx, 0, &Frame::Fragment(part(offset), &[7; 80]))).1.len()
     };
@@ -285,8 +287,11 @@ fn pieces_of_an_eager_message_are_taken_together_and_those_at_its_ends_alone() {
     assert_eq!(take(&mut session, 2), 0, "nothing is there of which it goes on");
     take_alone(&mut session, 0);
     assert_eq!(take(&mut session, 3), 0, "it is not the next packet");
+    assert_eq!(take_of(&mut session, 2, 488), 0, "it is not that message");
+    let other = wire::Message { from: PortId(77), ..head(0) };
+    receive(&mut session, |s, cx| s.frame(cx, 0, &Frame::Message(other, &[7; 8])));
     session.prompt_at = Instant::ZERO;
-    assert_eq!(take(&mut session, 2), 4, "all but the last");
+    assert_eq!(take(&mut session, 2), 4, "all but the last, whatever came last");
     let link = &session.links[0];
     assert_eq!((link.received.largest(), link.stats.bytes_received), (Some(5), 512));
     assert_eq!(session.prompt_at, NOW, "somebody may be waiting for it");
