@@ -311,6 +311,19 @@ impl SendFlow {
         self.message(self.next).map(|m| m.message.len)
     }
 
+    /// Whether what is next goes as small messages do, by the link by which it arrives first: one of those, or the announcement of
+    /// a large one, whose answer the whole of it waits for.
+    pub fn is_small(&self, credit: &SendCredit) -> bool {
+        let again = self.again.first();
+        let Some(entry) = self.message(*again.unwrap_or(&self.next)) else { return true };
+        let is_announced = match again {
+            Some(_) => matches!(entry.progress, Progress::Transfer(_)),
+            None if self.cursor > 0 || entry.message.len <= limits::EAGER_BYTES_MAX => false,
+            None => !self.needs_no_answer(&entry.message, credit),
+        };
+        is_announced || entry.message.len <= limits::SMALL_BYTES_MAX
+    }
+
     /// Bytes that wait to be sent, as far as `enough` and as is seen from the first `looks` messages that wait.
     pub fn waiting_bytes(&self, enough: u64, looks: usize) -> u64 {
         let lost = |seq: &u64| self.message(*seq).and_then(|m| Some(m.lost.as_ref()?.bytes())).unwrap_or(0);

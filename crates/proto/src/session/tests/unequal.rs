@@ -144,6 +144,26 @@ fn a_link_that_delivers_as_much_but_late_takes_nothing_of_what_is_there_before()
 }
 
 #[test]
+fn a_large_message_is_announced_by_the_link_by_which_that_arrives_first() {
+    for (first, order) in [(0, [0, 1]), (0, [1, 0]), (1, [0, 1]), (1, [1, 0])] {
+        let mut session = up(2);
+        deliver(&mut session.links[first], 1_000, Duration::us(50));
+        deliver(&mut session.links[1 - first], 1_000, Duration::ms(5));
+        send(&mut session, 1 << 20);
+        let frames = order.map(|index| poll(&mut session, index).map(|(_, packets)| packets.len()));
+        let by_first = order.map(|index| (index as usize == first).then_some(1));
+        assert_eq!((frames, session.sending.transfers.len()), (by_first, 1), "{first} {order:?}");
+        // It was lost, and is announced again.
+        let mut lost = vec![];
+        session.links[first].sent.lose(0, |item| lost.push(item));
+        assert!(matches!(lost[..], [Item::Rts { .. }]), "{lost:?}");
+        session.repeat(&mut lost, first);
+        let frames = order.map(|index| poll(&mut session, index).is_some());
+        assert_eq!(frames, order.map(|index| index as usize == first), "{first} {order:?}");
+    }
+}
+
+#[test]
 fn every_link_takes_what_it_has_room_for_while_much_waits() {
     let mut session = rates(&[1_000, 25]);
     start_transfer(&mut session, Class::Normal, 64 << 20);

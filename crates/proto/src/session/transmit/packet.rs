@@ -4,7 +4,6 @@ use super::{Extent, Fill};
 use crate::flow::send::{FRAME_COST, Outgoing, SendFlow, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
-use crate::limits;
 use crate::link::send::{Item, Whole};
 use crate::session::schedule::Work;
 use crate::session::{Cx, Session};
@@ -239,8 +238,11 @@ impl Session {
             copies = assigner.copies();
         }
         let is_assigned = flow.policy.is_some();
-        let is_small = flow.next_bytes().is_none_or(|b| b <= limits::SMALL_BYTES_MAX);
-        let allowed = if is_small { fill.takes_small(is_assigned) } else { fill.allowance(is_assigned) > 0 };
+        let allowed = if flow.is_small(&taken.credit) {
+            fill.takes_small(is_assigned)
+        } else {
+            fill.allowance(is_assigned) > 0
+        };
         if !allowed || fill.room() < PACKET_FULL {
             return if fill.is_done() { Advance::Full } else { Advance::Skip };
         }
