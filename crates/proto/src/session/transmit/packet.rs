@@ -1,7 +1,7 @@
 //! What goes into a packet: acknowledgements and answers first, then what the peer waits for, then messages.
 
 use super::{Extent, Fill};
-use crate::flow::send::{FRAME_COST, Outgoing, SendFlow, Take, piece_bytes};
+use crate::flow::send::{FRAME_COST, Outgoing, SendCredit, SendFlow, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
 use crate::link::send::{Item, Whole};
@@ -42,6 +42,12 @@ impl Fill<'_> {
         let end = flow.go_on(take, packets * piece)?;
         let (of, packet, len) = (Whole::Message(key, seq), self.packet + 1, piece as u32);
         Some(Extent { of, packet, offset: start, first_len: len, len, end })
+    }
+
+    /// Whether what a flow has next may leave in this train.
+    fn admits(&self, flow: &SendFlow, credit: &SendCredit) -> bool {
+        let is_assigned = flow.policy.is_some();
+        if flow.is_small(credit) { self.takes_small(is_assigned) } else { self.allowance(is_assigned) > 0 }
     }
 
     /// An extent of an eager message follows; what it costs.
@@ -238,12 +244,7 @@ impl Session {
             copies = assigner.copies();
         }
         let is_assigned = flow.policy.is_some();
-        let allowed = if flow.is_small(&taken.credit) {
-            fill.takes_small(is_assigned)
-        } else {
-            fill.allowance(is_assigned) > 0
-        };
-        if !allowed || fill.room() < PACKET_FULL {
+        if !fill.admits(flow, &taken.credit) || fill.room() < PACKET_FULL {
             return if fill.is_done() { Advance::Full } else { Advance::Skip };
         }
         let packet_room = fill.limit - wire::HEADER_BYTES;
