@@ -166,7 +166,7 @@ fn every_port_has_all_of_a_multicast_in_pieces() {
         .zip(1..)
         .for_each(|(port, n)| world.hosts[1].bind(port, ServiceRange::new(kind, n, n)));
     assert!(world.run_while(1_000, |w| w.hosts[0].node.table().overlapping(service).count() < 2));
-    let (mut random, mut sent) = (Random(7), 0);
+    let (mut random, mut sent, mut steps) = (Random(7), 0, 0);
     let mut told = BTreeMap::from(members.map(|port| (port, 0)));
     while told.values().any(|count| *count < 40) {
         let len = random.pick(&[65_536, 40_000, 9_001]);
@@ -176,6 +176,8 @@ fn every_port_has_all_of_a_multicast_in_pieces() {
             sent += 1;
         }
         rough_step(&mut world, &mut random, 100);
+        steps += 1;
+        assert!(steps < 100_000, "{told:?} of {sent} arrived");
         while let Some((arrival, bytes)) = world.hosts[1].receive() {
             let count = told.get_mut(&arrival.port).expect("it is a member");
             assert_eq!(arrival.tag, Some(*count), "once and in order");

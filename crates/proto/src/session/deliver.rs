@@ -178,10 +178,7 @@ impl Session {
     pub(super) fn on_parts(&mut self, cx: &mut Cx<'_>, parts: &wire::Parts, packets: &[u8]) -> Option<usize> {
         let &wire::Parts { message: m, range, total, offset, head_bytes, piece_bytes, count, .. } = parts;
         let key = FlowKey { from: m.from, to: m.to, class: Class::from_bits(m.class) };
-        let key = match self.receiving.last {
-            Some((last, k)) if last == key => k,
-            _ => *self.receiving.by_key.get(&key)?,
-        };
+        let key = self.known_flow(key)?;
         let flow = self.receiving.flows.get_mut(key)?;
         let Place::At(at) = flow.place(m.seq) else { return None };
         let partial = flow.partial(at).filter(|partial| partial.total == total)?;
@@ -216,17 +213,24 @@ impl Session {
         }
     }
 
+    /// A flow of which something has come.
+    #[inline]
+    fn known_flow(&mut self, key: FlowKey) -> Option<u32> {
+        if let Some((last, k)) = self.receiving.last
+            && last == key
+        {
+            return Some(k);
+        }
+        let k = *self.receiving.by_key.get(&key)?;
+        self.receiving.last = Some((key, k));
+        Some(k)
+    }
+
     /// The flow of a message, made at its first one.
     #[inline]
     pub(super) fn receive_flow(&mut self, cx: &mut Cx<'_>, m: &Message) -> Result<u32, Taken> {
         let key = FlowKey { from: m.from, to: m.to, class: Class::from_bits(m.class) };
-        if let Some((last, k)) = self.receiving.last
-            && last == key
-        {
-            return Ok(k);
-        }
-        if let Some(&k) = self.receiving.by_key.get(&key) {
-            self.receiving.last = Some((key, k));
+        if let Some(k) = self.known_flow(key) {
             return Ok(k);
         }
         if self.receiving.closed.contains(&m.from) {

@@ -1,11 +1,11 @@
 //! Packets of an eager message, read in one go (protocol.md §4.2, §4.18).
 
-use super::field::u16_at;
+use super::field::{u16_at, u32_at};
 use super::frame::{Fragment, Message, Multicast, kind};
 use super::header::PACKET_NUMBER_MAX;
 use super::message::payload_offset;
 use super::piece::{PieceHead, is_plain_data};
-use super::{FRAME_HEADER_BYTES, HEADER_BYTES, Header, verify};
+use super::{HEADER_BYTES, Header, verify};
 use crate::address::ServiceRange;
 
 /// Packets of which each carries a piece of an eager message and nothing else, and goes on where the one before it ended.
@@ -42,7 +42,8 @@ pub(crate) fn parts(packets: &[u8], stride: usize) -> Option<Parts> {
     let head_bytes = HEADER_BYTES + payload_offset(kind, flags)?;
     let mut next = PieceHead::of(packet.get(..head_bytes)?)?;
     let piece_bytes = stride - head_bytes;
-    if frame.len() < FRAME_HEADER_BYTES || usize::from(u16_at(frame, 2)) != frame.len() {
+    // The first piece of a message goes on where nothing ended: to look at those behind it would be for nothing.
+    if usize::from(u16_at(frame, 2)) != frame.len() || u32_at(packet, head_bytes - 4) == 0 {
         return None;
     }
     let header = verify(packet).ok()?;
@@ -116,7 +117,7 @@ mod tests {
             assert_eq!(count(&last), Some(2), "numbers end");
             for bit in 0..8 * found.head_bytes {
                 for (packet, left) in [(0, None), (2, Some(2))] {
-                    let mut copy = train(256, 0, to_several).0;
+                    let mut copy = train(256, LEN as u32, to_several).0;
                     copy[packet * stride + bit / 8] ^= 1 << (bit % 8);
                     let check = (CHECK_OFFSET..HEADER_BYTES).contains(&(bit / 8)) && packet > 0;
                     assert_eq!(count(&copy), if check { Some(5) } else { left }, "bit {bit} of {packet}");
@@ -128,28 +129,23 @@ mod tests {
     #[test]
     fn places_that_pass_the_end_of_all_places_are_no_panic() {
         for to_several in [false, true] {
-            let mut both = packet(1, 0, to_several, None);
-            let stride = both.len();
-            // The last piece that there may be: what goes on from it would begin at the start again.
-            let last = u32::MAX - LEN as u32 + 1;
-            let place = stride - LEN - 4;
-            for (at, value) in [(place, last), (place - 4, u32::MAX)] {
-                both[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            // The last places that there are: what goes on from them would lie near the start again.
+            let mut bytes = train(1, 0, to_several).0;
+            let stride = bytes.len() / 5;
+            for (packet, left) in bytes.chunks_mut(stride).zip([2, 1, 0, 0, 0]) {
+                let (place, offset) = (stride - LEN - 4, (u32::MAX - 7).wrapping_sub(left * LEN as u32));
+                packet[place..place + 4].copy_from_slice(&offset.to_le_bytes());
+                packet[place - 4..place].copy_from_slice(&u32::MAX.to_le_bytes());
             }
-            // One byte more than the message has.
-            finish(&mut both).unwrap();
-            both.extend(packet(2, 0, to_several, None));
-            assert!(parts(&both, stride).is_none());
-            both[place..place + 4].copy_from_slice(&(last - 8).to_le_bytes());
-            finish(&mut both[..stride]).unwrap();
-            assert!(parts(&both, stride).is_none());
+            finish(&mut bytes[..stride]).unwrap();
+            assert_eq!(parts(&bytes, stride).map(|parts| parts.count), Some(3));
         }
     }
 
     #[test]
     fn what_is_sealed_or_checked_as_a_whole_is_read_packet_by_packet() {
         for flag in [FLAG_SEALED, FLAG_FULL_CHECK] {
-            let (mut bytes, stride) = train(1, 0, false);
+            let (mut bytes, stride) = train(1, LEN as u32, false);
             for packet in bytes.chunks_mut(stride) {
                 packet[1] |= flag;
                 packet[CHECK_OFFSET..HEADER_BYTES].fill(0);
@@ -163,8 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn a_first_piece_with_more_than_a_place_is_no_part() {
+    fn the_first_piece_of_a_message_goes_on_from_nothing() {
         for to_several in [false, true] {
+            let (bytes, stride) = train(1, 0, to_several);
+            assert!(parts(&bytes, stride).is_none() && parts(&bytes[stride..], stride).is_some());
             let both = [packet(1, 0, to_several, Some(9)), packet(2, LEN as u32, to_several, None)].concat();
             assert!(parts(&both, both.len() / 2).is_none());
         }
