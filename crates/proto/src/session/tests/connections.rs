@@ -3,6 +3,7 @@
 use super::outgoing::*;
 use super::*;
 use crate::port::{Listening, Port};
+use crate::session::connection::Wanted;
 use crate::wire::Frame;
 
 #[test]
@@ -35,4 +36,26 @@ fn a_connection_is_accepted_once_and_by_the_port_that_it_waits_for() {
     });
     assert_eq!(answers.collect::<Vec<_>>(), [(end.far_end(), Ok(port), (9_000, 7))]);
     assert_eq!(packets.iter().map(Packet::payload_bytes).sum::<usize>(), 8);
+}
+
+#[test]
+fn a_connection_that_was_asked_for_is_open_once_it_is_accepted() {
+    let (mut session, from, to) = (up(1), PortId(5), PortId(6));
+    with_cx(&config(), |cx| {
+        let wanted = Wanted { from, to, class: Class::Normal, stream: false, service: None };
+        let end = session.connect(cx, wanted, (9_000, 7)).expect("there is room");
+        assert!(session.connection_ends(Some(from)).eq([end]), "an end of the port that asked");
+        assert_eq!(session.connection_ends(Some(to)).count(), 0);
+        let accept = wire::Accept { control: 0, end, answer: Ok(to), credit: (1 << 20, 10) };
+        for (stray, opened) in [(0, 1), (1, 1)] {
+            session.on_accept(cx, &accept);
+            let stats = session.connection_stats();
+            assert_eq!((stats.asked, stats.opened, cx.drops.violation), (1, opened, stray));
+        }
+        let message =
+            Outgoing { buffer: BufferId(1), len: 8, service: None, range: None, tag: None, returns: false };
+        assert_eq!(session.connection_flows(), 0);
+        assert!(session.send_on(NOW, from, end, message));
+        assert_eq!(session.connection_flows(), 1, "the one that it sends by");
+    });
 }

@@ -363,6 +363,19 @@ fn each_end_of_a_link_is_counted_once_and_told_to_the_peer() {
 }
 
 #[test]
+fn of_bearers_only_a_peer_is_told_that_understands_what_is_said() {
+    let known = wire::FEATURE_BEARERS;
+    for (features, told) in [(0, false), (known, true), (u64::MAX, true), (!known, false)] {
+        let mut session = up(1);
+        session.peer.features = features;
+        assert_eq!(session.is_told_of(LinkEvent::BearerClosed), told, "{features:x}");
+        assert!(!session.is_told_of(LinkEvent::SendFailed), "{features:x}");
+        session.tell_bearer_gone(BearerId(0));
+        assert_eq!(session.control.ready(), told, "{features:x}");
+    }
+}
+
+#[test]
 fn a_log_of_control_frames_that_is_full_takes_no_news_of_links() {
     let mut receiver = Receiver::new();
     for n in 0..limits::CONTROL_FRAMES_MAX as u32 {
