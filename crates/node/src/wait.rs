@@ -28,6 +28,10 @@ const WAKE: u64 = u64::MAX - 1;
 
 /// How often the helper looks whether the application still drives.
 const HELPER_TICK: Duration = Duration::from_millis(1);
+/// The same after so many looks in a row that found that it does. Each takes longer than a turn; what comes waits longer for
+/// who stops then, once.
+const STEADY_TICK: Duration = Duration::from_millis(4);
+const STEADY_TICKS: u32 = 64;
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.
 const PATIENT_TICKS: u32 = 3;
 
@@ -75,6 +79,15 @@ struct Watch {
     seen: Option<(u64, u64)>,
     /// Looks since, with somebody in the seat and nothing new.
     quiet_ticks: u32,
+    /// Looks in a row that found that the application drives, while no other thread of it waited for that.
+    steady_ticks: u32,
+}
+
+impl Watch {
+    /// Until the next look.
+    fn tick(&self) -> Duration {
+        if self.steady_ticks >= STEADY_TICKS { STEADY_TICK } else { HELPER_TICK }
+    }
 }
 
 /// What a sleep ends by.
@@ -460,9 +473,9 @@ impl Drive {
         let mut watch = Watch::default();
         while !self.is_stopping() {
             match self.next_of_helper(&mut watch) {
-                Next::Rest { patient } => self.rest(patient),
+                Next::Rest { patient } => self.rest(patient, watch.tick()),
                 Next::Poll if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat => {
-                    self.rest(false);
+                    self.rest(false, HELPER_TICK);
                 }
                 Next::Poll => {}
             }
@@ -474,10 +487,12 @@ impl Drive {
     fn next_of_helper(&self, watch: &mut Watch) -> Next {
         let now = (self.turns.load(Ordering::Relaxed), self.settled_seats.load(Ordering::Relaxed));
         let moved = watch.seen.replace(now) != Some(now);
+        let wanted = self.is_wanted();
+        watch.steady_ticks = if moved && !wanted { watch.steady_ticks.saturating_add(1) } else { 0 };
         if self.polling.load(Ordering::Relaxed) != NOBODY {
             watch.quiet_ticks = if moved { 0 } else { watch.quiet_ticks + 1 };
             Next::Rest { patient: watch.quiet_ticks >= PATIENT_TICKS }
-        } else if moved && !self.is_wanted() {
+        } else if moved && !wanted {
             watch.quiet_ticks = 0;
             Next::Rest { patient: false }
         } else {
@@ -486,10 +501,10 @@ impl Drive {
     }
 
     /// The helper's rest: a tick, or, if it has the patience, until an application thread gives the poller's seat up.
-    fn rest(&self, patient: bool) {
+    fn rest(&self, patient: bool, tick: Duration) {
         let mut flag = self.patient.lock().unwrap_or_else(|e| e.into_inner());
         *flag = patient;
-        let long = if patient { Duration::from_secs(2) } else { HELPER_TICK };
+        let long = if patient { Duration::from_secs(2) } else { tick };
         let wait = self.patience_over.wait_timeout(flag, long);
         *wait.unwrap_or_else(|e| e.into_inner()).0 = false;
     }

@@ -617,7 +617,7 @@ fn the_helper_does_not_fall_asleep_if_it_is_to_stop() {
 fn a_patient_helper_is_told_that_the_seat_is_free() {
     let world = World::new();
     let own = world.drive.clone();
-    let helper = std::thread::spawn(move || own.rest(true));
+    let helper = std::thread::spawn(move || own.rest(true, HELPER_TICK));
     let is_patient = || *world.drive.patient.lock().unwrap();
     while !is_patient() && !helper.is_finished() {
         std::thread::yield_now();
@@ -701,4 +701,25 @@ fn the_helper_leaves_the_seat_to_a_thread_that_sleeps_in_it_again_and_again() {
     world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
     let patient = Next::Rest { patient: true };
     assert_eq!(steps(&world, &mut watch), [REST, REST, patient, patient], "it sleeps for long");
+}
+
+#[test]
+fn the_helper_looks_less_often_after_a_thread_that_drives_all_the_time_alone() {
+    let (world, mut watch) = (World::new(), Watch::default());
+    let look = |watch: &mut Watch| {
+        drive(&world);
+        assert_eq!(steps(&world, watch), [REST]);
+        watch.tick()
+    };
+    for _ in 1..STEADY_TICKS {
+        assert_eq!(look(&mut watch), HELPER_TICK);
+    }
+    assert_eq!((look(&mut watch), look(&mut watch)), (STEADY_TICK, STEADY_TICK));
+    assert_eq!((steps(&world, &mut watch), watch.tick()), ([Next::Poll], HELPER_TICK), "it has stopped");
+
+    (0..STEADY_TICKS).for_each(|_| drop(look(&mut watch)));
+    world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
+    assert_eq!(world.drive.poll(Sleeper::Port, None, &mut || false, &|| ()), Slept::NoSeat);
+    drive(&world);
+    assert_eq!((steps(&world, &mut watch), watch.tick()), ([REST], HELPER_TICK), "another thread waits");
 }
