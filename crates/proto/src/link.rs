@@ -1,5 +1,6 @@
 //! One link: a numbered, acknowledged, supervised packet stream to one peer over one pair of bearers.
 
+pub mod losses;
 pub mod mtu;
 pub mod pace;
 pub mod recv;
@@ -17,6 +18,7 @@ use crate::stats::LinkStats;
 use crate::time::{Duration, Instant};
 use crate::wire::{LinkStatus, Probe, ProbeKind, ProbeReply};
 use arrayvec::ArrayVec;
+use losses::Losses;
 use mtu::Mtu;
 use pace::{Known, Pace};
 use recv::Received;
@@ -79,6 +81,8 @@ pub struct Link {
     pub window: Window,
     /// How fast it is expected to be.
     pub pace: Pace,
+    /// How often it loses packets.
+    pub losses: Losses,
     /// When the newest of what was confirmed had arrived.
     arrived_at: Instant,
     /// How large packets may be.
@@ -163,6 +167,7 @@ impl Link {
             rtt,
             window,
             pace: Pace::default(),
+            losses: Losses::new(now),
             arrived_at: Instant::ZERO,
             mtu: Mtu::new(base & !7, spec.mtu & !7),
             received: Received::new(),
@@ -260,6 +265,15 @@ impl Link {
         let trip = if self.rtt.has_sample() { Duration(self.rtt.min().0 / 2) } else { TRIP_ASSUMED };
         let doubt = Duration::ms(1).times(self.pto_count as u64);
         Expected { queue: span(queue_bytes), trip, own: span(more_bytes), doubt }
+    }
+
+    /// How much later `bytes` that are waited for together arrive for what it loses of them, on the average: one of many is
+    /// missed when others have arrived, of a few the last may be.
+    pub fn loss_delay(&self, bytes: u64) -> Duration {
+        let packets = bytes.div_ceil(self.mtu.current() as u64).max(1);
+        let is_few = packets <= pace::SILENT_PACKETS;
+        let repair = if is_few { self.rtt.pto(limits::ACK_DELAY_MAX) } else { self.rtt.time_threshold() };
+        self.losses.delay(packets, repair)
     }
 
     /// Bytes that are probably on their way still, if it delivers `rate` bytes per second: less than what is in flight, for

@@ -132,6 +132,7 @@ fn decision(row: &mut Value, told: &LinkOutlook, bytes: u64) {
     row["queue_us"] = json!(us(told.expected.queue));
     row["trip_us"] = json!(us(told.expected.trip));
     row["doubt_us"] = json!(us(told.expected.doubt));
+    row["loss_us"] = json!(us(told.loss));
     row["share_bytes"] = json!(told.share_bytes);
     let whole = told.share_bytes.filter(|share| *share == bytes).map(|_| 100.0);
     row["share_percent"] = json!(whole.or_else(|| percent(told.share_bytes?, bytes)));

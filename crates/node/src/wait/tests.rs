@@ -717,7 +717,7 @@ fn the_helper_looks_less_often_after_a_thread_that_drives_all_the_time_alone() {
     assert_eq!((look(&mut watch), look(&mut watch)), (STEADY_TICK, STEADY_TICK));
     assert_eq!((steps(&world, &mut watch), watch.tick()), ([Next::Poll], HELPER_TICK), "it has stopped");
 
-    (0..STEADY_TICKS).for_each(|_| drop(look(&mut watch)));
+    (0..STEADY_TICKS).for_each(|_| _ = look(&mut watch));
     world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
     assert_eq!(world.drive.poll(Sleeper::Port, None, &mut || false, &|| ()), Slept::NoSeat);
     drive(&world);

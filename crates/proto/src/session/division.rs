@@ -56,6 +56,12 @@ impl Candidate {
         }
     }
 
+    /// The same later by what `link`, which it is, loses of its part of `bytes`; the rates of all add up to `sum`.
+    pub(super) fn losing(self, link: &Link, bytes: u64, sum: u64) -> Candidate {
+        let loss = part_loss(link, bytes, self.bytes_per_s, sum);
+        Candidate { delay_ns: self.delay_ns + loss.0, ..self }
+    }
+
     /// What it moves in that time.
     pub(super) fn moves(&self, span_ns: u64) -> u64 {
         (self.bytes_per_s as u128 * span_ns as u128 / 1_000_000_000) as u64
@@ -65,6 +71,13 @@ impl Candidate {
     fn packet_ns(&self) -> u64 {
         self.delay_ns + (self.packet_bytes as u128 * 1_000_000_000 / self.bytes_per_s as u128) as u64
     }
+}
+
+/// How much later a part of `bytes` arrives for what `link` loses of it, if it delivers `rate` of the `sum` that all deliver. However
+/// little is left, as much as a train counts: the rest of the message has been as much at risk.
+pub(super) fn part_loss(link: &Link, bytes: u64, rate: u64, sum: u64) -> Duration {
+    let part = (bytes as u128 * rate as u128 / sum.max(1) as u128) as u64;
+    link.loss_delay(part.max(link.train_bytes()))
 }
 
 /// In how long `bytes` have arrived if the links share them so that all finish together: the level to which water
@@ -144,11 +157,11 @@ impl Session {
         if self.trials.pauses(self.links[index].spec.id) {
             return 0;
         }
-        let Some(division) = self.division(now, index) else { return u64::MAX };
-        let waiting = self.waiting_bytes(BYTES_MAX);
+        let waiting = if self.links.len() < 2 { BYTES_MAX } else { self.waiting_bytes(BYTES_MAX) };
         if waiting >= BYTES_MAX {
             return u64::MAX;
         }
+        let Some(division) = self.division(now, index, waiting) else { return u64::MAX };
         let (part, own) = (division.part(waiting), division.own);
         let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
         // Not divided is not: taken by whoever is asked first, however late it delivers.
@@ -172,12 +185,12 @@ impl Session {
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
     pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
         bytes < BYTES_MAX
-            && self.division(AS_CONFIRMED, index).is_some_and(|division| division.part(bytes) == 0)
+            && self.division(AS_CONFIRMED, index, bytes).is_some_and(|division| division.part(bytes) == 0)
     }
 
-    /// `None` if link `index` takes whatever it has room for: it does not serve or is alone; or who takes what was decided
-    /// before.
-    fn division(&self, now: Instant, index: usize) -> Option<Division> {
+    /// How the links divide `bytes`; `None` if link `index` takes whatever it has room for: it does not serve or is alone; or
+    /// who takes what was decided before.
+    fn division(&self, now: Instant, index: usize, bytes: u64) -> Option<Division> {
         if self.links.len() < 2 {
             return None;
         }
@@ -194,9 +207,12 @@ impl Session {
         let is_part = |link: &&Link| link.rate(hope).saturating_mul(SLOW) >= best;
         let parts: ArrayVec<&Link, { limits::LINKS_MAX }> = served().filter(is_part).collect();
         let rates = parts.iter().map(|link| link.rate(hope));
-        let mean = rates.clone().sum::<u64>() / parts.len().max(1) as u64;
-        let same = are_alike(rates).then_some(mean.max(1));
-        let candidate = |link: &&Link| Candidate::at_rate(link, now, same.unwrap_or_else(|| link.rate(hope)));
+        let sum = rates.clone().sum::<u64>().max(1);
+        let same = are_alike(rates).then_some((sum / parts.len().max(1) as u64).max(1));
+        let candidate = |link: &&Link| {
+            let rate = same.unwrap_or_else(|| link.rate(hope));
+            Candidate::at_rate(link, now, rate).losing(link, bytes, sum)
+        };
         let candidates = parts.iter().map(candidate).collect::<ArrayVec<_, _>>();
         let link = &self.links[index];
         let which = parts.iter().position(|part| part.spec.id == link.spec.id);

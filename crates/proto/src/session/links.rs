@@ -5,6 +5,7 @@ use super::{Cx, Notice, Session};
 use crate::address::MediaAddress;
 use crate::event::Event;
 use crate::id::{BearerId, LinkId};
+use crate::link::losses::Losses;
 use crate::link::pace::Pace;
 use crate::link::state::{LinkEvent, LinkState, Transition};
 use crate::time::Instant;
@@ -85,6 +86,7 @@ impl Session {
                 link.pto_count = 0;
                 link.window.probation(cx.now);
                 link.pace = Pace::default();
+                link.losses = Losses::new(cx.now);
             }
             Up => {
                 link.pto_count = 0;

@@ -44,6 +44,7 @@ impl Session {
             if let Some(size) = told.bytes.checked_div(told.packets) {
                 link.mtu.on_packet_acked(size as u16);
             }
+            link.losses.note(cx.now, told.packets, 0);
             link.window.set_packet_bytes(link.mtu.current());
             let rtt = Duration::between_stamps(cx.now.stamp(), ack.stamp_echo);
             let delay = Duration((ack.delay as u64) << 8);
@@ -52,6 +53,7 @@ impl Session {
             }
             if told.spurious > 0 {
                 link.stats.packets_lost_spuriously += told.spurious;
+                link.losses.take_back(told.spurious);
                 link.sent.on_spurious_loss();
             }
             let queueing = Duration((ack.queueing as u64) << 8);
@@ -97,6 +99,7 @@ impl Session {
         link.set_loss_at(again);
         if packets > 0 {
             link.stats.packets_lost += packets;
+            link.losses.note(cx.now, 0, packets);
             link.window.on_loss(cx.now, packets, inflight);
             let bytes = inflight - link.sent.inflight_bytes();
             link.mtu.on_packet_lost(cx.now, (bytes / packets) as u16);

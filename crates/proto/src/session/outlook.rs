@@ -2,7 +2,7 @@
 //! them, and a prediction made of what they are made of.
 
 use super::Session;
-use super::division::{Candidate, level_ns};
+use super::division::{Candidate, level_ns, part_loss};
 use super::schedule::{admits, offer};
 use super::serving::{Obstacle, Serving};
 use crate::id::LinkId;
@@ -50,6 +50,8 @@ pub struct LinkOutlook {
     pub offer: Option<Duration>,
     /// What the delay of the message's first byte is made of.
     pub expected: Expected,
+    /// How much later the message, or its part of it, arrives on the average for what the link loses.
+    pub loss: Duration,
     /// Bytes of the message that are predicted to go by it; `None` while that is unknown.
     pub share_bytes: Option<u64>,
 }
@@ -111,11 +113,18 @@ impl Session {
             _ => sending,
         };
         let (serving, hope) = (Serving::of(&self.links), self.hope());
+        let pulling = self.links.iter().zip(&parts).filter(|(_, part)| part.takes());
+        let sum = pulling.map(|(link, _)| link.rate(hope)).sum();
         let links = self.links.iter().zip(parts).zip(shares).map(|((link, part), share_bytes)| LinkOutlook {
             link: link.spec.id,
             part,
             offer: offer(serving, link, bytes, hope).ok(),
             expected: link.expect(0, hope),
+            loss: if way == Way::Small {
+                link.loss_delay(bytes)
+            } else {
+                part_loss(link, bytes, link.rate(hope), sum)
+            },
             share_bytes,
         });
         let choice = choice.map(|index| self.links[index].spec.id);
@@ -163,7 +172,9 @@ impl Session {
         if pulling().next().is_none() || !pulling().all(is_measured) {
             return (unknown(), None);
         }
-        let candidates: Vec<Candidate> = pulling().map(|link| Candidate::of(link, self.hope())).collect();
+        let sum = pulling().map(|link| link.rate(self.hope())).sum::<u64>().max(1);
+        let candidate = |link: &Link| Candidate::of(link, self.hope()).losing(link, bytes, sum);
+        let candidates: Vec<Candidate> = pulling().map(candidate).collect();
         let done_ns = level_ns(&candidates, bytes);
         let done = Some(Duration(done_ns));
         if pulling().count() > 1 && pulling().any(|link| link.rate_known() != Known::Measured) {

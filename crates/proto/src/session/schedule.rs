@@ -201,19 +201,19 @@ impl Schedule {
     }
 }
 
-/// What a link has to offer to small messages: the delay that is expected, unless something keeps them from it.
+/// What a link has to offer to small messages: the delay that is expected, unless something keeps them from it. Of a large
+/// one, its announcement is one.
 #[inline]
 pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Result<Duration, Obstacle> {
     match serving.obstacle(link) {
         Some(obstacle) => Err(obstacle),
         None if link.room() == 0 => Err(Obstacle::NoRoom),
-        None => Ok(link.delay(small_bytes(bytes), link.hope_for(bytes, hope))),
+        None => {
+            let least = if bytes > limits::SMALL_BYTES_MAX { 0 } else { bytes };
+            let offered = least.max(OFFER_BYTES);
+            Ok(link.delay(offered, link.hope_for(bytes, hope)) + link.loss_delay(least))
+        }
     }
-}
-
-/// The bytes by which links compete for a message of `bytes`: of a large one, its announcement.
-fn small_bytes(bytes: u64) -> u64 {
-    if bytes > limits::SMALL_BYTES_MAX { OFFER_BYTES } else { bytes.max(OFFER_BYTES) }
 }
 
 /// Whether small messages may leave by link `index`, which serves: if it is the choice, if there is none, or if the bearer

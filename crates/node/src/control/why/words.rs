@@ -71,14 +71,12 @@ impl Scene<'_> {
                     .to_owned()
             }
             (_, Some(_), _) => {
-                let term = |link: &&Link| {
-                    format!(
-                        "{} * (T - {})",
-                        link.rate(self.session.hope()),
-                        span(link.delay(0, self.session.hope()))
-                    )
+                let told = self.outlook.links.iter().filter(|told| told.part.takes());
+                let term = |(link, told): (&&Link, &LinkOutlook)| {
+                    let begins = told.expected.delay() + told.loss;
+                    format!("{} * (T - {})", link.rate(self.session.hope()), span(begins))
                 };
-                let terms: Vec<String> = takers.iter().map(term).collect();
+                let terms: Vec<String> = takers.iter().zip(told).map(term).collect();
                 let terms = terms.join(" + ");
                 format!(
                     "{announced}T, where {} bytes = {terms}: rates in bytes/s, and when each link can begin",
@@ -87,7 +85,7 @@ impl Scene<'_> {
             }
             _ => format!(
                 "{announced}T, where size = the sum of rate * (T - begin) of the links that pull, and begin = max(in flight / \
-                 rate, least round trip / 2) + 1 ms for each probe time-out"
+                 rate, least round trip / 2) + 1 ms for each probe time-out + what losses cost"
             ),
         }
     }
@@ -134,8 +132,9 @@ impl Scene<'_> {
             Part::Pulls => self.pulls(link),
             Part::Late => format!(
                 "would pull pieces, but before the others have delivered all of the message it would deliver half a packet at \
-                 most (its expected delay is {})",
-                span(told.expected.delay())
+                 most (its expected delay is {}, {} of it for what it loses)",
+                span(told.expected.delay() + told.loss),
+                span(told.loss)
             ),
             Part::Barred(obstacle) => self.barred(link, obstacle),
         };

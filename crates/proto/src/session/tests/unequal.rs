@@ -81,6 +81,47 @@ fn unequal_links_share_a_message_by_their_rates() {
     assert!((10_000..14_000).contains(&taken[1]), "{taken:?}");
 }
 
+/// Every so many packets one is lost.
+fn lose(link: &mut Link, one_in: u64) {
+    let packets = 4_096;
+    link.losses.note(NOW, packets - packets / one_in, packets / one_in);
+}
+
+#[test]
+fn a_link_that_loses_packets_takes_what_is_mended_before_the_others_are_done() {
+    for order in [[0, 1], [1, 0]] {
+        let mut session = rates(&[1_000, 1_000]);
+        lose(&mut session.links[0], 20);
+        let repair = session.links[0].rtt.time_threshold();
+        assert!((Duration::ms(1)..Duration::us(1_200)).contains(&repair), "{repair:?}");
+        // The other is done after half a millisecond.
+        send(&mut session, 60_000);
+        assert_eq!(taken(&mut session, &order), [0, 60_000]);
+        // The first begins 1.15 ms from now, and the other when that has arrived: in between it moves 83,000 bytes.
+        let shares = [session.links[0].loss_delay(1 << 19), session.links[1].loss_delay(1 << 19)];
+        assert_eq!(shares, [repair, Duration::ZERO]);
+        start_transfer(&mut session, Class::Normal, 1 << 20);
+        let shares = [0, 1].map(|index| session.share_of(NOW, index));
+        assert!(shares[0] > 400_000 && (80_000..86_000).contains(&(shares[1] - shares[0])), "{shares:?}");
+    }
+}
+
+#[test]
+fn small_messages_go_by_the_link_that_loses_none_unless_it_is_much_later() {
+    for (way_us, by_the_lossy) in [(100, false), (200, false), (300, true)] {
+        let mut session = up(2);
+        session
+            .links
+            .iter_mut()
+            .zip([50, way_us])
+            .for_each(|(link, us)| deliver(link, 1_000, Duration::us(us)));
+        lose(&mut session.links[0], 20);
+        // One in 20 is sent again after 4 ms.
+        assert_eq!(session.links[0].loss_delay(64).0 / 10_000, 19);
+        assert_eq!(session.schedule.pick(&session.links, 64), Some(!by_the_lossy as usize), "{way_us}");
+    }
+}
+
 #[test]
 fn a_link_alone_takes_what_it_has_room_for() {
     let mut session = rates(&[25]);
