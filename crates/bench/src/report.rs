@@ -211,6 +211,15 @@ impl Series {
         good.filter_map(|(repetition, sample, _)| Some((*repetition, both(sample)?))).collect()
     }
 
+    /// Seconds that cores of the machine were busy, per gigabyte that arrived: where both sides are on it, and neither spins.
+    fn machine_s_per_gb(&self, sample: &Sample) -> Option<f64> {
+        let is_told = self.case.workload.is_one_way() && self.case.wait() != WaitMode::Spin && !self.is_far();
+        let SideReport { machine_busy_ns, window_ns, .. } = sample.sender;
+        let cores = machine_busy_ns.filter(|_| is_told && window_ns > 0)? as f64 / window_ns as f64;
+        let gb_per_s = throughput_mbps(sample)? / 8e3;
+        (gb_per_s > 0.0).then(|| cores / gb_per_s)
+    }
+
     fn figure(&self, sample: &Sample) -> Option<f64> {
         match self.case.workload {
             Workload::Rate => rate_per_s(sample),
@@ -297,6 +306,9 @@ impl Series {
                 .filter(|_| case.workload == Workload::Stalled),
             memory_mib: figures::memory(samples()),
             cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
+            machine_cpu_s_per_gb: Spread::over(
+                self.samples.iter().map(|(_, sample, _)| self.machine_s_per_gb(sample)),
+            ),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
@@ -585,6 +597,7 @@ impl Report {
                 if is_asked(&first.case, &second.case, versus) {
                     self.document.ratios.extend(ratio(first, second));
                     self.document.ratios.extend(cpu_ratio(first, second));
+                    self.document.ratios.extend(machine_cpu_ratio(first, second));
                 }
             }
         }
@@ -641,6 +654,16 @@ fn cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
         return None;
     }
     ratio_of("CPU s/GB", [first, second], [first.cpu_s_per_gb(), second.cpu_s_per_gb()])
+}
+
+/// The same of all that the machine did meanwhile.
+fn machine_cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
+    let by_repetition = |series: &Series| -> BTreeMap<u32, f64> {
+        let good = series.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
+        good.filter_map(|(repetition, sample, _)| Some((*repetition, series.machine_s_per_gb(sample)?)))
+            .collect()
+    };
+    ratio_of("machine CPU s/GB", [first, second], [by_repetition(first), by_repetition(second)])
 }
 
 fn ratio_of(

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
 use crate::control::{Job, Role, SideReport};
-use crate::process::cpu_time_ns;
+use crate::process::Spent;
 use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
@@ -260,7 +260,7 @@ pub(crate) struct Window {
     opens_ns: u64,
     length_ns: u64,
     progress_ns: u64,
-    opened: Option<(Mark, u64)>,
+    opened: Option<(Mark, Spent)>,
     closed: Option<SideReport>,
 }
 
@@ -305,7 +305,9 @@ impl Window {
     /// catches up.
     pub(crate) fn tick(&mut self, mark: Mark) -> bool {
         match (&self.opened, &self.closed) {
-            (None, _) if mark.now_ns >= self.opens_ns => self.opened = Some((mark, cpu_time_ns())),
+            (None, _) if mark.now_ns >= self.opens_ns => {
+                self.opened = Some((mark, Spent::so_far()));
+            }
             (Some((opened, _)), None) if mark.now_ns >= opened.now_ns + self.length_ns => {
                 self.closed = Some(self.so_far(mark));
             }
@@ -341,12 +343,14 @@ impl Window {
         if let Some(report) = &self.closed {
             return report.clone();
         }
-        let Some((opened, cpu_ns)) = self.opened else { return SideReport::default() };
+        let Some((opened, spent)) = self.opened else { return SideReport::default() };
+        let (now, window_ns) = (Spent::so_far(), mark.now_ns - opened.now_ns);
         SideReport {
-            window_ns: mark.now_ns - opened.now_ns,
+            window_ns,
             messages: mark.messages - opened.messages,
             bytes: mark.bytes - opened.bytes,
-            cpu_ns: cpu_time_ns() - cpu_ns,
+            cpu_ns: now.cpu_ns_since(&spent),
+            machine_busy_ns: now.machine_busy_ns_since(&spent, window_ns),
             ..SideReport::default()
         }
     }

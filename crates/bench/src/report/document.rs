@@ -152,6 +152,9 @@ pub(super) struct Row {
     pub(super) memory_mib: Option<Sides<Memory>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_s_per_gb: Option<CpuPerGb>,
+    /// Time that cores of the machine were busy, per gigabyte that arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) machine_cpu_s_per_gb: Option<Spread>,
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
@@ -242,6 +245,7 @@ impl Row {
             sent_before_block_bytes: _,
             memory_mib: _,
             cpu_s_per_gb: _,
+            machine_cpu_s_per_gb: _,
             lost: _,
             duplicated: _,
             reordered: _,

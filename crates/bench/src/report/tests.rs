@@ -84,6 +84,33 @@ fn fields_without_meaning_are_absent() {
 }
 
 #[test]
+fn what_the_machine_did_meanwhile_counts_where_nobody_spins_and_both_sides_are_on_it() {
+    let sample = |busy_ns| {
+        let mut sample = stream_sample(800);
+        sample.sender.machine_busy_ns = Some(busy_ns);
+        sample.receiver.machine_busy_ns = Some(1);
+        sample
+    };
+    for (line, told) in
+        [("stream --wait block", true), ("stream --wait spin", false), ("rate --wait block", true)]
+    {
+        let mut report = Report::new();
+        for (protocol, busy_ns) in [("mptcp", 300_000_000), ("tcp-cubic", 200_000_000)] {
+            report.add(series(line, protocol, vec![sample(busy_ns)]));
+        }
+        report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
+        let value = parsed(&report);
+        // 0.1 GB in a second.
+        let per_gb = value["results"][0]["machine_cpu_s_per_gb"]["median"].as_f64();
+        assert_eq!(per_gb.map(|per_gb| (per_gb * 1e6).round()), told.then_some(3e6), "{line}");
+        let ratios = value["ratios"].as_array().unwrap();
+        let of_machine = |ratio: &&Value| ratio["name"].as_str().unwrap().contains("machine CPU s/GB");
+        let ratio = ratios.iter().find(of_machine).map(|ratio| ratio["median"].as_f64().unwrap() as f32);
+        assert_eq!(ratio, told.then_some(1.5), "{line}");
+    }
+}
+
+#[test]
 fn a_congestion_control_is_told_where_the_name_does_not_say_it() {
     let mut report = Report::new();
     for protocol in ["mptcp", "mptcp-bbr", "udp"] {

@@ -54,6 +54,8 @@ fn together(reports: &[SideReport]) -> SideReport {
         bytes: sum(|report| report.bytes),
         // That of the whole process, which every stream has read.
         cpu_ns: reports.iter().map(|report| report.cpu_ns).max().unwrap_or(0),
+        // The machine's, likewise.
+        machine_busy_ns: reports.iter().filter_map(|report| report.machine_busy_ns).max(),
         sent: reports.iter().map(|report| report.sent).sum(),
         sent_by_flow: reports.iter().map(|report| report.sent).collect(),
         counts: reports.iter().fold(Default::default(), |sum, report| report.counts.plus(sum)),

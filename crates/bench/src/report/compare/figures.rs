@@ -48,6 +48,7 @@ pub(super) fn of(row: &Row) -> Vec<Figure> {
         ("latency_us.p99", Lower, latency.map(|latency| &latency.p99)),
         ("cpu_s_per_gb.sender", Lower, cpu.map(|cpu| &cpu.sender)),
         ("cpu_s_per_gb.receiver", Lower, cpu.map(|cpu| &cpu.receiver)),
+        ("machine_cpu_s_per_gb", Lower, row.machine_cpu_s_per_gb.as_ref()),
     ];
     if let Some(idle) = &row.idle {
         let Sides { sender, receiver } = &idle.cpu_percent;
