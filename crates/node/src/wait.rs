@@ -28,8 +28,8 @@ const WAKE: u64 = u64::MAX - 1;
 
 /// How often the helper looks whether the application still drives.
 const HELPER_TICK: Duration = Duration::from_millis(1);
-/// The same after so many looks in a row that found that it does. Each takes longer than a turn; what comes waits longer for
-/// who stops then, once.
+/// The same after so many looks in a row that found that it does: each wakes a core. What comes waits longer for who stops then,
+/// once.
 const STEADY_TICK: Duration = Duration::from_millis(4);
 const STEADY_TICKS: u32 = 64;
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.

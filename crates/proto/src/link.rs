@@ -269,7 +269,11 @@ impl Link {
 
     /// How much later `bytes` that are waited for together arrive for what it loses of them, on the average: one of many is
     /// missed when others have arrived, of a few the last may be.
+    #[inline]
     pub fn loss_delay(&self, bytes: u64) -> Duration {
+        if self.losses.is_none() {
+            return Duration::ZERO;
+        }
         let packets = bytes.div_ceil(self.mtu.current() as u64).max(1);
         let is_few = packets <= pace::SILENT_PACKETS;
         let repair = if is_few { self.rtt.pto(limits::ACK_DELAY_MAX) } else { self.rtt.time_threshold() };

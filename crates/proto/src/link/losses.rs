@@ -45,11 +45,17 @@ impl Losses {
         self.lost >>= times;
     }
 
+    /// Whether none was lost of late.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.lost == 0
+    }
+
     /// What a delay of `repair` for a loss comes to on the average, for so many packets that are waited for together.
     pub fn delay(&self, packets: u64, repair: Duration) -> Duration {
         let all = self.packets + GRANTED;
-        let expected = (self.lost.saturating_mul(packets)).min(all);
-        Duration((repair.0 as u128 * expected as u128 / all as u128) as u64)
+        let expected = self.lost.saturating_mul(packets).min(all);
+        Duration(repair.0.saturating_mul(expected) / all)
     }
 }
 
@@ -72,6 +78,7 @@ mod tests {
         let us = |packets| losses.delay(packets, REPAIR).0 / 1_000;
         assert_eq!((us(0), us(1), us(10), us(20), us(1_000_000)), (0, 200, 2_000, 4_000, 4_000));
         assert_eq!(after(1_000, 0).delay(1_000, REPAIR), Duration::ZERO);
+        assert!(after(1_000, 0).is_none() && !losses.is_none());
     }
 
     #[test]

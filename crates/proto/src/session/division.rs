@@ -76,7 +76,7 @@ impl Candidate {
 /// How much later a part of `bytes` arrives for what `link` loses of it, if it delivers `rate` of the `sum` that all deliver. However
 /// little is left, as much as a train counts: the rest of the message has been as much at risk.
 pub(super) fn part_loss(link: &Link, bytes: u64, rate: u64, sum: u64) -> Duration {
-    let part = (bytes as u128 * rate as u128 / sum.max(1) as u128) as u64;
+    let part = bytes.saturating_mul(rate) / sum.max(1);
     link.loss_delay(part.max(link.train_bytes()))
 }
 
@@ -132,6 +132,8 @@ fn crumb(candidates: &[Candidate], slow: Candidate, bytes: u64) -> u64 {
 /// Links that divide the end of what waits, as one of the links that serve sees it.
 struct Division {
     candidates: ArrayVec<Candidate, { limits::LINKS_MAX }>,
+    /// What is divided.
+    bytes: u64,
     /// The link itself.
     own: Candidate,
     /// Which of the candidates it is; `None`: it is too slow to be one.
@@ -142,11 +144,11 @@ struct Division {
 }
 
 impl Division {
-    /// Bytes of the `bytes` left that the link should take.
-    fn part(&self, bytes: u64) -> u64 {
+    /// Bytes that the link should take.
+    fn part(&self) -> u64 {
         match self.which {
-            Some(which) => share(&self.candidates, which, bytes),
-            None => crumb(&self.candidates, self.own, bytes),
+            Some(which) => share(&self.candidates, which, self.bytes),
+            None => crumb(&self.candidates, self.own, self.bytes),
         }
     }
 }
@@ -157,12 +159,15 @@ impl Session {
         if self.trials.pauses(self.links[index].spec.id) {
             return 0;
         }
-        let waiting = if self.links.len() < 2 { BYTES_MAX } else { self.waiting_bytes(BYTES_MAX) };
+        if self.links.len() < 2 {
+            return u64::MAX;
+        }
+        let waiting = self.waiting_bytes(BYTES_MAX);
         if waiting >= BYTES_MAX {
             return u64::MAX;
         }
         let Some(division) = self.division(now, index, waiting) else { return u64::MAX };
-        let (part, own) = (division.part(waiting), division.own);
+        let (part, own) = (division.part(), division.own);
         let is_small = waiting <= limits::SMALL_BYTES_MAX && self.sending.transfers.is_empty();
         // Not divided is not: taken by whoever is asked first, however late it delivers.
         if is_small && division.same && part > 0 {
@@ -185,15 +190,12 @@ impl Session {
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.
     pub(super) fn is_late_for(&self, index: usize, bytes: u64) -> bool {
         bytes < BYTES_MAX
-            && self.division(AS_CONFIRMED, index, bytes).is_some_and(|division| division.part(bytes) == 0)
+            && self.division(AS_CONFIRMED, index, bytes).is_some_and(|division| division.part() == 0)
     }
 
     /// How the links divide `bytes`; `None` if link `index` takes whatever it has room for: it does not serve or is alone; or
     /// who takes what was decided before.
     fn division(&self, now: Instant, index: usize, bytes: u64) -> Option<Division> {
-        if self.links.len() < 2 {
-            return None;
-        }
         let serving = Serving::of(&self.links);
         // What is urgent must not be left to a link that does not take it.
         let urgency = self.schedule.urgency();
@@ -209,19 +211,16 @@ impl Session {
         let rates = parts.iter().map(|link| link.rate(hope));
         let sum = rates.clone().sum::<u64>().max(1);
         let same = are_alike(rates).then_some((sum / parts.len().max(1) as u64).max(1));
-        let candidate = |link: &&Link| {
-            let rate = same.unwrap_or_else(|| link.rate(hope));
-            Candidate::at_rate(link, now, rate).losing(link, bytes, sum)
-        };
-        let candidates = parts.iter().map(candidate).collect::<ArrayVec<_, _>>();
+        let candidate = |link: &Link, rate| Candidate::at_rate(link, now, rate).losing(link, bytes, sum);
+        let rate_of = |link: &Link| same.unwrap_or_else(|| link.rate(hope));
+        let candidates = parts.iter().map(|link| candidate(link, rate_of(link))).collect::<ArrayVec<_, _>>();
         let link = &self.links[index];
         let which = parts.iter().position(|part| part.spec.id == link.spec.id);
         let trains_bytes = served().map(Link::train_bytes).sum();
         let plenty_bytes = plenty_bytes(&candidates, trains_bytes, link.window.queue_target());
-        let own =
-            which.map_or_else(|| Candidate::at_rate(link, now, link.rate(hope)), |which| candidates[which]);
+        let own = which.map_or_else(|| candidate(link, link.rate(hope)), |which| candidates[which]);
         let same = which.is_some() && same.is_some();
-        Some(Division { candidates, own, which, same, plenty_bytes })
+        Some(Division { candidates, bytes, own, which, same, plenty_bytes })
     }
 
     /// Bytes that wait to be sent; `enough` or more: nobody has counted further.

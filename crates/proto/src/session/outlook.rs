@@ -113,8 +113,7 @@ impl Session {
             _ => sending,
         };
         let (serving, hope) = (Serving::of(&self.links), self.hope());
-        let pulling = self.links.iter().zip(&parts).filter(|(_, part)| part.takes());
-        let sum = pulling.map(|(link, _)| link.rate(hope)).sum();
+        let sum = self.rate_together(&parts);
         let links = self.links.iter().zip(parts).zip(shares).map(|((link, part), share_bytes)| LinkOutlook {
             link: link.spec.id,
             part,
@@ -172,7 +171,7 @@ impl Session {
         if pulling().next().is_none() || !pulling().all(is_measured) {
             return (unknown(), None);
         }
-        let sum = pulling().map(|link| link.rate(self.hope())).sum::<u64>().max(1);
+        let sum = self.rate_together(parts);
         let candidate = |link: &Link| Candidate::of(link, self.hope()).losing(link, bytes, sum);
         let candidates: Vec<Candidate> = pulling().map(candidate).collect();
         let done_ns = level_ns(&candidates, bytes);
@@ -184,6 +183,12 @@ impl Session {
         let mut shares = candidates.into_iter().map(share);
         let of_part = |part: &Part| Some(if part.takes() { shares.next().unwrap_or(0) } else { 0 });
         (parts.iter().map(of_part).collect(), done)
+    }
+
+    /// What the links deliver together that carry the message, bytes per second.
+    fn rate_together(&self, parts: &[Part]) -> u64 {
+        let takers = self.links.iter().zip(parts).filter(|(_, part)| part.takes());
+        takers.map(|(link, _)| link.rate(self.hope())).sum()
     }
 
     /// There by the link that small messages take, and back by the same, as far as it is for us to know.

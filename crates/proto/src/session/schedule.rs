@@ -209,9 +209,9 @@ pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Res
         Some(obstacle) => Err(obstacle),
         None if link.room() == 0 => Err(Obstacle::NoRoom),
         None => {
-            let least = if bytes > limits::SMALL_BYTES_MAX { 0 } else { bytes };
-            let offered = least.max(OFFER_BYTES);
-            Ok(link.delay(offered, link.hope_for(bytes, hope)) + link.loss_delay(least))
+            let alone = if bytes > limits::SMALL_BYTES_MAX { 0 } else { bytes };
+            let delay = link.delay(alone.max(OFFER_BYTES), link.hope_for(bytes, hope));
+            Ok(delay + link.loss_delay(alone))
         }
     }
 }

@@ -130,12 +130,7 @@ impl Scene<'_> {
             Part::Admitted => self.admitted(link),
             Part::Behind => self.behind(told),
             Part::Pulls => self.pulls(link),
-            Part::Late => format!(
-                "would pull pieces, but before the others have delivered all of the message it would deliver half a packet at \
-                 most (its expected delay is {}, {} of it for what it loses)",
-                span(told.expected.delay() + told.loss),
-                span(told.loss)
-            ),
+            Part::Late => late(told),
             Part::Barred(obstacle) => self.barred(link, obstacle),
         };
         if told.offer.is_some() && self.outlook.way == Way::Small && !link.has_measured_rate() {
@@ -275,6 +270,18 @@ impl Scene<'_> {
 }
 
 /// Why nothing can be said of shares.
+fn late(told: &LinkOutlook) -> String {
+    let mut text = format!(
+        "would pull pieces, but before the others have delivered all of the message it would deliver half a packet at most (its \
+         expected delay is {}",
+        span(told.expected.delay() + told.loss)
+    );
+    if told.loss > Duration::ZERO {
+        text += &format!(", {} of it for packets that it loses", span(told.loss));
+    }
+    text + ")"
+}
+
 fn unknown_share(link: &Link) -> &'static str {
     match link.rate_known() {
         Known::Nothing => "what it can deliver was not measured yet",

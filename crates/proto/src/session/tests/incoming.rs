@@ -105,12 +105,30 @@ fn only_a_loss_that_was_none_makes_a_link_bear_more_disorder() {
     sent(&mut session, 5, 1_000);
     acknowledge(&mut session, &config, &[(8, 8)]);
     assert_eq!(session.links[0].stats.packets_lost, 1, "three behind");
+    assert!(!session.links[0].losses.is_none());
     acknowledge(&mut session, &config, &[(5, 9)]);
+    assert!(session.links[0].losses.is_none());
     sent(&mut session, 7, 1_000);
     acknowledge(&mut session, &config, &[(15, 15)]);
     assert_eq!(session.links[0].stats.packets_lost, 1, "five behind");
     acknowledge(&mut session, &config, &[(16, 16)]);
     assert_eq!(session.links[0].stats.packets_lost, 2, "six behind");
+}
+
+#[test]
+fn how_often_a_link_loses_is_told_by_what_is_lost_and_by_what_arrives() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    let mut cost = |ranges: &[(u64, u64)]| {
+        sent(&mut session, 5, 1_000);
+        acknowledge(&mut session, &config, ranges);
+        // 64 that were not lost are taken for granted.
+        session.links[0].losses.delay(1, Duration(69 * 70 * 74 * 79)).0
+    };
+    assert_eq!(cost(&[(0, 4)]), 0);
+    // The sixth and the seventh of ten, then 15 in all.
+    assert_eq!(cost(&[(7, 9)]), 2 * 69 * 70 * 79);
+    assert_eq!(cost(&[(7, 14)]), 2 * 69 * 70 * 74);
 }
 
 #[test]

@@ -171,6 +171,23 @@ fn a_large_message_is_shared_by_rates_and_queues() {
 }
 
 #[test]
+fn what_a_link_loses_is_told_and_counts() {
+    let (mut session, bytes) = (near(&[200, 200]), 1 << 20);
+    let before = session.outlook(bytes);
+    session.links[1].losses.note(NOW, 950, 50);
+    let after = session.outlook(bytes);
+    let repair = session.links[1].rtt.time_threshold();
+    assert_eq!(after.links.iter().map(|link| link.loss).collect::<Vec<_>>(), [Duration::ZERO, repair]);
+    let moved = session.links[1].rate(1) * repair.0 / 2_000_000_000;
+    let given = before.links[1].share_bytes.unwrap() - after.links[1].share_bytes.unwrap();
+    assert!(given.abs_diff(moved) < 1_000, "{given} {moved}");
+    // Of one packet in 20 or so the loss is found out by a time-out.
+    let small = session.outlook(64).links;
+    assert!(small[1].loss > Duration::us(150) && small[1].loss < Duration::us(250), "{small:?}");
+    assert_eq!(small[1].offer.unwrap() - small[1].loss, small[0].offer.unwrap());
+}
+
+#[test]
 fn the_largest_rate_that_was_seen_tells_a_time_and_no_shares() {
     let (mut session, bytes) = (near(&[200, 200]), 1 << 20);
     let measured = session.outlook(bytes);

@@ -70,6 +70,11 @@ fn a_link_that_is_thought_to_be_slow_is_given_what_holds_nothing_up() {
     assert!(poll(&mut session, 1).is_some());
     let taken = session.links[1].sent.inflight_bytes() - before;
     assert!(taken > 0 && session.share_of(NOW, 1) <= share - taken / 2, "what is under way counts");
+    let share = session.share_of(NOW, 1);
+    lose(&mut session.links[1], 20);
+    // 1.1 ms pass until a loss is made good, in which it delivers 3,500 bytes.
+    let less = share - session.share_of(NOW, 1);
+    assert!((3_000..4_000).contains(&less), "{less}");
 }
 
 #[test]

@@ -349,9 +349,11 @@ fn each_end_of_a_link_is_counted_once_and_told_to_the_peer() {
         assert_eq!(receiver.events.drain(..).count(), 1);
         // It comes back on probation, and after that for good.
         receiver.session.links[0].pto_count = 1;
+        receiver.session.links[0].losses.note(NOW, 0, 9);
         receiver.call(|session, cx| session.link_event(cx, 0, LinkEvent::Joined));
         assert_eq!(receiver.session.links[0].state.state(), LinkState::Probation);
         assert_eq!(receiver.session.links[0].pto_count, 0);
+        assert!(receiver.session.links[0].losses.is_none(), "what was lost when it failed tells nothing");
         receiver.session.links[0].pto_count = 1;
         receiver.call(|session, cx| session.link_event(cx, 0, LinkEvent::ProbationOver));
         assert_eq!(
