@@ -257,7 +257,8 @@ pub struct SideReport {
     pub bytes: u64,
     /// CPU time within the window, in ns.
     pub cpu_ns: u64,
-    /// How long cores of this side's machine have been busy within the window, all together, whoever they worked for, in ns.
+    /// Of a sender of one-way messages that does not spin: how long cores of its machine were busy within the window, all
+    /// together, whoever they worked for, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_busy_ns: Option<u64>,
     /// Messages sent in all.

@@ -35,41 +35,20 @@ pub(crate) fn cpu_time_ns() -> u64 {
     cpu_usage(Whose::Process).map_or(0, |usage| usage.user_ns + usage.system_ns)
 }
 
-/// What has been spent until a moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
-    cpu_ns: u64,
-    /// `None`: it can't be told.
-    machine: Option<Machine>,
-}
-
 /// A machine's cores, and for how long they have had nothing to do, all together, since it was started. The kernel tells that in
 /// steps of 10 ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Machine {
+pub(crate) struct Machine {
     cores: u64,
     idle_ns: u64,
 }
 
-impl Spent {
-    pub(crate) fn so_far() -> Spent {
-        let machine = std::fs::read_to_string("/proc/stat").ok().as_deref().and_then(Machine::of);
-        Spent { cpu_ns: cpu_time_ns(), machine }
-    }
-
-    /// CPU time of this process since `before`.
-    pub(crate) fn cpu_ns_since(&self, before: &Spent) -> u64 {
-        self.cpu_ns - before.cpu_ns
-    }
-
-    /// How long cores of this machine were busy in a window of `window_ns` since `before`, whoever they worked for.
-    pub(crate) fn machine_busy_ns_since(&self, before: &Spent, window_ns: u64) -> Option<u64> {
-        let (now, then) = (self.machine?, before.machine?);
-        Some((now.cores * window_ns).saturating_sub(now.idle_ns.saturating_sub(then.idle_ns)))
-    }
-}
-
 impl Machine {
+    /// This machine now; `None`: it can't be told.
+    pub(crate) fn now() -> Option<Machine> {
+        Machine::of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
     /// By the contents of `/proc/stat` (proc_stat(5)). What the host took from a virtual machine is no work of this one.
     fn of(stat: &str) -> Option<Machine> {
         let (all, rest) = stat.split_once('\n')?;
@@ -78,6 +57,11 @@ impl Machine {
         let stolen = fields.nth(2)?.ok()?;
         let cores = rest.lines().take_while(|line| line.starts_with("cpu")).count() as u64;
         Some(Machine { cores, idle_ns: (idle + waiting + stolen) * 10_000_000 })
+    }
+
+    /// How long its cores were busy in a window of `window_ns` since `before`, all together, whoever they worked for.
+    pub(crate) fn busy_ns_since(&self, before: &Machine, window_ns: u64) -> u64 {
+        (self.cores * window_ns).saturating_sub(self.idle_ns.saturating_sub(before.idle_ns))
     }
 }
 
@@ -112,13 +96,10 @@ mod tests {
 
     #[test]
     fn a_machine_is_busy_while_its_cores_are_not_idle() {
-        let at = |cpu_ns, idle_ns| Spent { cpu_ns, machine: Some(Machine { cores: 4, idle_ns }) };
-        let (before, after) = (at(100, 1_000), at(350, 3_500));
-        assert_eq!(after.cpu_ns_since(&before), 250);
-        assert_eq!(after.machine_busy_ns_since(&before, 1_000), Some(1_500));
-        assert_eq!(after.machine_busy_ns_since(&before, 600), Some(0), "its steps are coarse");
-        assert_eq!(after.machine_busy_ns_since(&Spent { machine: None, ..before }, 1_000), None);
-        assert!(Spent::so_far().machine.is_some_and(|machine| machine.cores > 0 && machine.idle_ns > 0));
+        let [before, after] = [1_000, 3_500].map(|idle_ns| Machine { cores: 4, idle_ns });
+        assert_eq!(after.busy_ns_since(&before, 1_000), 1_500);
+        assert_eq!(after.busy_ns_since(&before, 600), 0, "its steps are coarse");
+        assert!(Machine::now().is_some_and(|machine| machine.cores > 0 && machine.idle_ns > 0));
     }
 
     #[test]

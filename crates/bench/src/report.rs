@@ -186,8 +186,13 @@ impl Series {
 
     /// The figure that is compared, by repetition: throughput, rate, or median round trip.
     fn figures(&self) -> BTreeMap<u32, f64> {
+        self.by_repetition(|sample| self.figure(sample))
+    }
+
+    /// A value of each good sample.
+    fn by_repetition(&self, value: impl Fn(&Sample) -> Option<f64>) -> BTreeMap<u32, f64> {
         let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
-        good.filter_map(|(repetition, sample, _)| Some((*repetition, self.figure(sample)?))).collect()
+        good.filter_map(|(repetition, sample, _)| Some((*repetition, value(sample)?))).collect()
     }
 
     /// CPU seconds of each side per gigabyte.
@@ -201,23 +206,11 @@ impl Series {
         )
     }
 
-    /// CPU seconds of both sides per gigabyte, by repetition.
-    fn cpu_s_per_gb(&self) -> BTreeMap<u32, f64> {
-        let good = self.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
-        let both = |sample: &Sample| {
-            let sides = sample.pairs().flat_map(|(sender, receiver)| [sender, receiver]);
-            cpu_s_per_gb(sample, sides)
-        };
-        good.filter_map(|(repetition, sample, _)| Some((*repetition, both(sample)?))).collect()
-    }
-
-    /// Seconds that cores of the machine were busy, per gigabyte that arrived: where both sides are on it, and neither spins.
+    /// Seconds that cores of the machine were busy, per gigabyte that arrived, where both sides are on it.
     fn machine_s_per_gb(&self, sample: &Sample) -> Option<f64> {
-        let is_told = self.case.workload.is_one_way() && self.case.wait() != WaitMode::Spin && !self.is_far();
         let SideReport { machine_busy_ns, window_ns, .. } = sample.sender;
-        let cores = machine_busy_ns.filter(|_| is_told && window_ns > 0)? as f64 / window_ns as f64;
-        let gb_per_s = throughput_mbps(sample)? / 8e3;
-        (gb_per_s > 0.0).then(|| cores / gb_per_s)
+        let busy_ns = machine_busy_ns.filter(|_| !self.is_far() && window_ns > 0)?;
+        per_gb(sample, busy_ns as f64 / window_ns as f64)
     }
 
     fn figure(&self, sample: &Sample) -> Option<f64> {
@@ -596,8 +589,7 @@ impl Report {
             for second in &self.series {
                 if is_asked(&first.case, &second.case, versus) {
                     self.document.ratios.extend(ratio(first, second));
-                    self.document.ratios.extend(cpu_ratio(first, second));
-                    self.document.ratios.extend(machine_cpu_ratio(first, second));
+                    self.document.ratios.extend(cpu_ratios(first, second));
                 }
             }
         }
@@ -648,22 +640,19 @@ fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {
     ratio_of(name, [first, second], [first.figures(), second.figures()])
 }
 
-/// Of one-way messages, CPU time of both sides per gigabyte. Not where a side spins: that costs its whole core whatever it does.
-fn cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
+/// Of one-way messages, CPU time per gigabyte: of both sides, and of the machine. Not where a side spins: that costs its whole core
+/// whatever it does.
+fn cpu_ratios(first: &Series, second: &Series) -> Vec<RatioRow> {
     if !first.case.workload.is_one_way() || first.case.wait() == WaitMode::Spin {
-        return None;
+        return Vec::new();
     }
-    ratio_of("CPU s/GB", [first, second], [first.cpu_s_per_gb(), second.cpu_s_per_gb()])
-}
-
-/// The same of all that the machine did meanwhile.
-fn machine_cpu_ratio(first: &Series, second: &Series) -> Option<RatioRow> {
-    let by_repetition = |series: &Series| -> BTreeMap<u32, f64> {
-        let good = series.samples.iter().filter(|(_, sample, _)| sample.error.is_none());
-        good.filter_map(|(repetition, sample, _)| Some((*repetition, series.machine_s_per_gb(sample)?)))
-            .collect()
-    };
-    ratio_of("machine CPU s/GB", [first, second], [by_repetition(first), by_repetition(second)])
+    let both = [first, second];
+    let of_sides = both.map(|series| {
+        series.by_repetition(|sample| cpu_s_per_gb(sample, sample.pairs().flat_map(|(a, b)| [a, b])))
+    });
+    let of_machine = both.map(|series| series.by_repetition(|sample| series.machine_s_per_gb(sample)));
+    let named = [("CPU s/GB", of_sides), ("machine CPU s/GB", of_machine)];
+    named.into_iter().filter_map(|(name, values)| ratio_of(name, both, values)).collect()
 }
 
 fn ratio_of(
@@ -824,9 +813,14 @@ fn per_second(value: f64, window_ns: u64) -> Option<f64> {
 /// CPU time of one side per gigabyte that arrived; the windows are of equal length but not the same, so the CPU time is
 /// taken as a share of its own window.
 fn cpu_s_per_gb<'a>(sample: &Sample, sides: impl Iterator<Item = &'a SideReport>) -> Option<f64> {
-    let gb_per_s = throughput_mbps(sample)? / 8e3;
     let cores =
         sum(sides.map(|side| (side.window_ns > 0).then(|| side.cpu_ns as f64 / side.window_ns as f64)))?;
+    per_gb(sample, cores)
+}
+
+/// What so many cores that are busy all the time come to, in seconds per gigabyte that arrived.
+fn per_gb(sample: &Sample, cores: f64) -> Option<f64> {
+    let gb_per_s = throughput_mbps(sample)? / 8e3;
     (gb_per_s > 0.0).then(|| cores / gb_per_s)
 }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
 use crate::control::{Job, Role, SideReport};
-use crate::process::Spent;
+use crate::process::{Machine, cpu_time_ns};
 use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
@@ -260,8 +260,17 @@ pub(crate) struct Window {
     opens_ns: u64,
     length_ns: u64,
     progress_ns: u64,
-    opened: Option<(Mark, Spent)>,
+    /// Whether what the whole machine does meanwhile is told.
+    watches_machine: bool,
+    opened: Option<Opened>,
     closed: Option<SideReport>,
+}
+
+/// What there was when the measured window opened.
+struct Opened {
+    mark: Mark,
+    cpu_ns: u64,
+    machine: Option<Machine>,
 }
 
 /// The counters at one moment.
@@ -287,6 +296,10 @@ impl Window {
             opens_ns: start_ns + job.warmup_ns,
             length_ns: job.duration_ns,
             progress_ns: start_ns + PROGRESS_EVERY_NS,
+            // Not where a side spins: its core is busy whatever it does. The other side would tell the same again.
+            watches_machine: job.role == Role::Sender
+                && job.workload.is_one_way()
+                && job.setup.wait != WaitMode::Spin,
             opened: None,
             closed: None,
         }
@@ -306,10 +319,13 @@ impl Window {
     pub(crate) fn tick(&mut self, mark: Mark) -> bool {
         match (&self.opened, &self.closed) {
             (None, _) if mark.now_ns >= self.opens_ns => {
-                self.opened = Some((mark, Spent::so_far()));
+                self.opened = Some(Opened { mark, cpu_ns: cpu_time_ns(), machine: self.machine() });
             }
-            (Some((opened, _)), None) if mark.now_ns >= opened.now_ns + self.length_ns => {
-                self.closed = Some(self.so_far(mark));
+            (Some(opened), None) if mark.now_ns >= opened.mark.now_ns + self.length_ns => {
+                let report = self.so_far(mark);
+                let busy_ns = |before, now: Machine| now.busy_ns_since(before, report.window_ns);
+                let machine_busy_ns = opened.machine.as_ref().zip(self.machine()).map(|(a, b)| busy_ns(a, b));
+                self.closed = Some(SideReport { machine_busy_ns, ..report });
             }
             _ => {}
         }
@@ -338,19 +354,21 @@ impl Window {
         None
     }
 
+    fn machine(&self) -> Option<Machine> {
+        if self.watches_machine { Machine::now() } else { None }
+    }
+
     /// What the window held: all of it once it is closed, until then what it holds at `mark`.
     pub(crate) fn so_far(&self, mark: Mark) -> SideReport {
         if let Some(report) = &self.closed {
             return report.clone();
         }
-        let Some((opened, spent)) = self.opened else { return SideReport::default() };
-        let (now, window_ns) = (Spent::so_far(), mark.now_ns - opened.now_ns);
+        let Some(opened) = &self.opened else { return SideReport::default() };
         SideReport {
-            window_ns,
-            messages: mark.messages - opened.messages,
-            bytes: mark.bytes - opened.bytes,
-            cpu_ns: now.cpu_ns_since(&spent),
-            machine_busy_ns: now.machine_busy_ns_since(&spent, window_ns),
+            window_ns: mark.now_ns - opened.mark.now_ns,
+            messages: mark.messages - opened.mark.messages,
+            bytes: mark.bytes - opened.mark.bytes,
+            cpu_ns: cpu_time_ns() - opened.cpu_ns,
             ..SideReport::default()
         }
     }

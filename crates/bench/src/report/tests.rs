@@ -84,20 +84,25 @@ fn fields_without_meaning_are_absent() {
 }
 
 #[test]
-fn what_the_machine_did_meanwhile_counts_where_nobody_spins_and_both_sides_are_on_it() {
+fn what_the_machine_did_meanwhile_counts_where_both_sides_are_on_it() {
     let sample = |busy_ns| {
         let mut sample = stream_sample(800);
         sample.sender.machine_busy_ns = Some(busy_ns);
         sample.receiver.machine_busy_ns = Some(1);
         sample
     };
-    for (line, told) in
-        [("stream --wait block", true), ("stream --wait spin", false), ("rate --wait block", true)]
+    for (line, is_far) in
+        [("stream --wait block", false), ("stream --wait block", true), ("rate --wait block", false)]
     {
         let mut report = Report::new();
         for (protocol, busy_ns) in [("mptcp", 300_000_000), ("tcp-cubic", 200_000_000)] {
-            report.add(series(line, protocol, vec![sample(busy_ns)]));
+            let mut series = series(line, protocol, vec![sample(busy_ns)]);
+            if is_far {
+                series.case.environment.placement = Placement::Host("elsewhere".to_owned());
+            }
+            report.add(series);
         }
+        let told = !is_far;
         report.conclude(&[("mptcp".to_owned(), "tcp-cubic".to_owned())]);
         let value = parsed(&report);
         // 0.1 GB in a second.

@@ -401,3 +401,26 @@ fn a_paced_sender_offers_what_it_was_told_to() {
     assert_eq!(sample.receiver.counts.messages, sample.sender.sent);
     assert!(row["raw_latency_us"]["p50"]["median"].as_f64() <= row["latency_us"]["p50"]["median"].as_f64());
 }
+
+#[test]
+fn a_sender_that_sleeps_tells_what_the_machine_did_in_its_window_once_that_is_over() {
+    use WaitMode::{Block, Spin};
+    for (role, workload, wait, told) in [
+        (Role::Sender, Workload::Stream, Block, true),
+        (Role::Sender, Workload::Stream, Spin, false),
+        (Role::Receiver, Workload::Stream, Block, false),
+        (Role::Sender, Workload::PingPong, Block, false),
+    ] {
+        let setup = Setup { wait, ..setup_for_tests(64) };
+        let job = Job { role, workload, duration_ns: 1_000_000_000_000, ..job_for_tests(setup) };
+        let mut window = Window::new(&job, 0);
+        let mark = |now_ns| Mark { now_ns, messages: 0, bytes: 0 };
+        window.tick(mark(1));
+        assert_eq!(window.so_far(mark(2)).machine_busy_ns, None, "it is open");
+        window.tick(mark(1_000_000_000_001));
+        let busy_ns = window.so_far(mark(1_000_000_000_002)).machine_busy_ns;
+        assert_eq!(busy_ns.is_some(), told, "{role:?} {workload:?} {wait:?}");
+        // Hardly any of the time that is made up here has been spent idle.
+        assert!(busy_ns.is_none_or(|busy_ns| busy_ns > 900_000_000_000), "{busy_ns:?}");
+    }
+}
