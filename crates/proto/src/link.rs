@@ -267,16 +267,21 @@ impl Link {
         Expected { queue: span(queue_bytes), trip, own: span(more_bytes), doubt }
     }
 
-    /// How much later `bytes` that are waited for together arrive for what it loses of them, on the average: one of many is
-    /// missed when others have arrived, of a few the last may be.
+    /// How much later `bytes` that are waited for together arrive for what it loses of them, on the average. One of many is missed
+    /// when others have arrived, behind a queue as long as it is meant to be, and waits for another to be sent again; of a few, the last
+    /// may be lost.
     #[inline]
     pub fn loss_delay(&self, bytes: u64) -> Duration {
         if self.losses.is_none() {
             return Duration::ZERO;
         }
         let packets = bytes.div_ceil(self.mtu.current() as u64).max(1);
-        let is_few = packets <= pace::SILENT_PACKETS;
-        let repair = if is_few { self.rtt.pto(limits::ACK_DELAY_MAX) } else { self.rtt.time_threshold() };
+        let queues = self.window.queue_target().times(2);
+        let repair = if packets <= pace::SILENT_PACKETS {
+            self.rtt.pto(limits::ACK_DELAY_MAX)
+        } else {
+            self.rtt.min() + queues + limits::ACK_DELAY_MAX
+        };
         self.losses.delay(packets, repair)
     }
 

@@ -172,11 +172,11 @@ fn a_large_message_is_shared_by_rates_and_queues() {
 
 #[test]
 fn what_a_link_loses_is_told_and_counts() {
-    let (mut session, bytes) = (near(&[200, 200]), 1 << 20);
+    let (mut session, bytes) = (near(&[200, 200]), 4 << 20);
     let before = session.outlook(bytes);
     session.links[1].losses.note(NOW, 950, 50);
     let after = session.outlook(bytes);
-    let repair = session.links[1].rtt.time_threshold();
+    let repair = Duration::us(3_200);
     assert_eq!(after.links.iter().map(|link| link.loss).collect::<Vec<_>>(), [Duration::ZERO, repair]);
     let moved = session.links[1].rate(1) * repair.0 / 2_000_000_000;
     let given = before.links[1].share_bytes.unwrap() - after.links[1].share_bytes.unwrap();

@@ -72,9 +72,9 @@ fn a_link_that_is_thought_to_be_slow_is_given_what_holds_nothing_up() {
     assert!(taken > 0 && session.share_of(NOW, 1) <= share - taken / 2, "what is under way counts");
     let share = session.share_of(NOW, 1);
     lose(&mut session.links[1], 20);
-    // 1.1 ms pass until a loss is made good, in which it delivers 3,500 bytes.
+    // Of 18 packets 0.88 are lost, each for 3.1 ms, in which it delivers 9,700 bytes.
     let less = share - session.share_of(NOW, 1);
-    assert!((3_000..4_000).contains(&less), "{less}");
+    assert!((8_300..8_800).contains(&less), "{less}");
 }
 
 #[test]
@@ -97,17 +97,16 @@ fn a_link_that_loses_packets_takes_what_is_mended_before_the_others_are_done() {
     for order in [[0, 1], [1, 0]] {
         let mut session = rates(&[1_000, 1_000]);
         lose(&mut session.links[0], 20);
-        let repair = session.links[0].rtt.time_threshold();
-        assert!((Duration::ms(1)..Duration::us(1_200)).contains(&repair), "{repair:?}");
+        let repair = Duration::us(3_100);
         // The other is done after half a millisecond.
         send(&mut session, 60_000);
         assert_eq!(taken(&mut session, &order), [0, 60_000]);
-        // The first begins 1.15 ms from now, and the other when that has arrived: in between it moves 83,000 bytes.
+        // The first begins 3.15 ms from now, and the other when that has arrived: in between it moves 330,000 bytes.
         let shares = [session.links[0].loss_delay(1 << 19), session.links[1].loss_delay(1 << 19)];
         assert_eq!(shares, [repair, Duration::ZERO]);
         start_transfer(&mut session, Class::Normal, 1 << 20);
         let shares = [0, 1].map(|index| session.share_of(NOW, index));
-        assert!(shares[0] > 400_000 && (80_000..86_000).contains(&(shares[1] - shares[0])), "{shares:?}");
+        assert!(shares[0] > 300_000 && (325_000..340_000).contains(&(shares[1] - shares[0])), "{shares:?}");
     }
 }
 
