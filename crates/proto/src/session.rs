@@ -7,6 +7,7 @@ mod aims;
 mod bearers;
 mod bottleneck;
 mod calm;
+mod choice;
 pub(crate) mod connection;
 mod consumed;
 mod control;
@@ -26,6 +27,7 @@ mod picture;
 mod policy;
 mod quiet;
 mod receive;
+mod rivals;
 mod schedule;
 mod serving;
 mod timers;
@@ -63,6 +65,7 @@ use crate::transfer::{ReceiveTransfer, SendTransfer};
 use crate::wire::{self, Hello, Refuse};
 use arrayvec::{ArrayString, ArrayVec};
 use bottleneck::Trials;
+use choice::Choice;
 use connection::Connections;
 use control::Control;
 use credit::{GivenCredit, TakenCredit};
@@ -196,6 +199,7 @@ pub struct Session {
     sending: Sending,
     receiving: Receiving,
     schedule: Schedule,
+    choice: Choice,
     /// Who decides by which link messages go, where that is decided before.
     assigners: Assigners,
     trials: Trials,
@@ -237,6 +241,7 @@ impl Session {
     ) -> Self {
         let tolerance = config.tolerance.max(peer.tolerance.min(limits::TOLERANCE_UNPROVED_MAX));
         let assigners = Assigners::new(config, config.node < peer.node);
+        let choice = Choice::new(config.node > peer.node);
         Session {
             index,
             peer,
@@ -256,6 +261,7 @@ impl Session {
             sending: Sending::default(),
             receiving: Receiving::default(),
             schedule: Schedule::default(),
+            choice,
             assigners,
             trials: Trials::default(),
             control: Control::default(),

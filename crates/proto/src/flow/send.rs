@@ -311,6 +311,13 @@ impl SendFlow {
         self.message(self.next).map(|m| m.message.len)
     }
 
+    /// Bytes of the only message that waits, if nothing of it has left yet.
+    pub fn lone_bytes(&self) -> Option<u64> {
+        let waiting = (self.base + self.messages.len() as u64).saturating_sub(self.next);
+        let untouched = self.again.is_empty() && self.cursor == 0;
+        if untouched && waiting == 1 { self.next_bytes() } else { None }
+    }
+
     /// Whether what is next goes as small messages do, by the link by which it arrives first: one of those, or the announcement of
     /// a large one, whose answer the whole of it waits for.
     pub fn is_small(&self, credit: &SendCredit) -> bool {

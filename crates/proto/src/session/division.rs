@@ -28,6 +28,9 @@ const SPREAD_MAX: Duration = Duration::ms(4);
 /// What a link moves in this time is not divided: a full train takes each end 8 us of processor time already.
 const TRAIN_COST_NS: u64 = 20_000;
 
+/// As much has room in a packet of any link, whatever else is in it.
+const ONE_PACKET_BYTES: u64 = 512;
+
 /// In place of the time, for whoever only asks: nothing has arrived since it was confirmed.
 const AS_CONFIRMED: Instant = Instant::ZERO;
 
@@ -162,6 +165,9 @@ impl Session {
         if self.links.len() < 2 {
             return u64::MAX;
         }
+        if self.is_one_packet() {
+            return 0;
+        }
         let waiting = self.waiting_bytes(BYTES_MAX);
         if waiting >= BYTES_MAX {
             return u64::MAX;
@@ -185,6 +191,14 @@ impl Session {
         let reach_ns = (link.rtt.min() + link.window.queue_target().times(2)).0;
         let reach = own.moves(reach_ns).max(own.packet_bytes);
         part.min(reach.saturating_sub(link.backlog_bytes(now, own.bytes_per_s)))
+    }
+
+    /// Whether all that waits is a small message of one packet: nobody pulls anything of that.
+    fn is_one_packet(&self) -> bool {
+        let alone = self.schedule.len() == 1 && self.sending.transfers.is_empty();
+        let flow = alone.then(|| self.schedule.flows().next()).flatten();
+        let bytes = flow.and_then(|key| self.sending.flows.get(key)?.lone_bytes());
+        bytes.is_some_and(|bytes| bytes <= ONE_PACKET_BYTES)
     }
 
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.

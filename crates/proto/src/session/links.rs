@@ -96,7 +96,7 @@ impl Session {
         }
         items.clear();
         self.scratch = items;
-        self.schedule.forget_choice();
+        self.choice.forget();
         self.note_isolation(cx.now);
         let node = self.peer.node;
         let Transition { from, to, why } = change;

@@ -50,6 +50,7 @@ impl Session {
             let delay = Duration((ack.delay as u64) << 8);
             if told.largest_is_new {
                 link.rtt.sample(cx.now, rtt, delay);
+                self.choice.note_round_trip(index, link.rtt.latest());
             }
             if told.spurious > 0 {
                 link.stats.packets_lost_spuriously += told.spurious;

@@ -2,8 +2,8 @@
 //! them, and a prediction made of what they are made of.
 
 use super::Session;
+use super::choice::{admits, offer};
 use super::division::{Candidate, level_ns, part_loss};
-use super::schedule::{admits, offer};
 use super::serving::{Obstacle, Serving};
 use crate::id::LinkId;
 use crate::limits;
@@ -98,7 +98,7 @@ impl Session {
     /// What would become of a message of `bytes` to the peer. Asking decides nothing.
     pub fn outlook(&self, bytes: u64) -> Outlook {
         let way = Way::of(bytes);
-        let choice = self.schedule.pick(&self.links, bytes);
+        let choice = self.choice.pick(&self.links, self.schedule.urgency(), bytes);
         let small: Vec<Part> =
             (0..self.links.len()).map(|index| self.small_part(choice, index, bytes)).collect();
         let large = || (0..self.links.len()).map(|index| self.large_part(index, bytes)).collect();

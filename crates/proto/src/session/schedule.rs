@@ -1,13 +1,10 @@
-//! Which work goes next, and by which link (protocol.md §5.11).
+//! Which work goes next (protocol.md §5.11).
 //!
 //! Bulk is pulled: a link with room takes the next stretch, so every link works at the rate at which it serves,
-//! without any estimate. Small messages choose the link of least expected delay.
+//! without any estimate. Small messages have a link of their own (`choice`).
 
-use super::serving::{Obstacle, Serving};
 use crate::flow::Class;
 use crate::flow::send::SendFlow;
-use crate::limits;
-use crate::link::Link;
 use crate::time::{Duration, Instant};
 use crate::transfer::SendTransfer;
 use std::collections::VecDeque;
@@ -30,7 +27,6 @@ pub(super) struct Schedule {
     turn_bytes: [u64; 4],
     /// Bytes of normal work since bulk had its turn.
     normal_bytes: u64,
-    choice: Option<usize>,
     /// When bulk was last sent, and when anything else was.
     bulk_at: Option<Instant>,
     prompt_at: Option<Instant>,
@@ -42,11 +38,6 @@ const QUANTUM_BYTES: u64 = 65_536;
 const NORMAL_PER_BULK_BYTES: u64 = 8 * QUANTUM_BYTES;
 /// Bulk and other classes share the links if both were sent within this span.
 const SHARED_SPAN: Duration = Duration::ms(100);
-/// A link must be better by this to take over small messages, lest they hop at every packet.
-const CHOICE_GAIN_NS: u64 = 20_000;
-/// A small message is taken to be at least so long where links are compared, for others may share its packet.
-const OFFER_BYTES: u64 = 1_500;
-
 impl Schedule {
     pub(super) fn enqueue_flow(&mut self, key: u32, flow: &mut SendFlow) {
         if !flow.queued {
@@ -164,76 +155,14 @@ impl Schedule {
         let of_late = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < SHARED_SPAN);
         of_late(self.bulk_at) && of_late(self.prompt_at)
     }
-
-    /// The link for small messages of `bytes`, which is remembered.
-    pub(super) fn choose(&mut self, links: &[Link], bytes: u64) -> Option<usize> {
-        self.choice = self.pick(links, bytes);
-        self.choice
-    }
-
-    /// The link for small messages of `bytes`: least expected delay, with a preference for the last choice.
-    pub(super) fn pick(&self, links: &[Link], bytes: u64) -> Option<usize> {
-        let serving = Serving::of(links);
-        let hope = serving.hope(links);
-        let (urgency, mut best, mut old) = (self.urgency(), None, None);
-        for (index, link) in links.iter().enumerate() {
-            let Ok(Duration(delay_ns)) = offer(serving, link, bytes, hope) else { continue };
-            if !serving.trusts(link, urgency) {
-                continue;
-            }
-            if best.is_none_or(|(_, least_ns)| delay_ns < least_ns) {
-                best = Some((index, delay_ns));
-            }
-            if self.choice == Some(index) && !link.blocked {
-                old = Some(delay_ns);
-            }
-        }
-        if let (Some(old_ns), Some((_, least_ns))) = (old, best)
-            && old_ns <= least_ns + CHOICE_GAIN_NS.max(least_ns / 10)
-        {
-            return self.choice;
-        }
-        best.map(|(index, _)| index)
-    }
-
-    pub(super) fn forget_choice(&mut self) {
-        self.choice = None;
-    }
-}
-
-/// What a link has to offer to small messages: the delay that is expected, unless something keeps them from it. Of a large
-/// one, its announcement is one.
-#[inline]
-pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Result<Duration, Obstacle> {
-    match serving.obstacle(link) {
-        Some(obstacle) => Err(obstacle),
-        None if link.room() == 0 => Err(Obstacle::NoRoom),
-        None => {
-            let alone = if bytes > limits::SMALL_BYTES_MAX { 0 } else { bytes };
-            let delay = link.delay(alone.max(OFFER_BYTES), link.hope_for(bytes, hope));
-            Ok(delay + link.loss_delay(alone))
-        }
-    }
-}
-
-/// Whether small messages may leave by link `index`, which serves: if it is the choice, if there is none, or if the bearer
-/// of the choice takes nothing.
-pub(super) fn admits(choice: Option<usize>, links: &[Link], index: usize) -> bool {
-    choice.is_none_or(|choice| choice == index || links[choice].blocked)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::MediaAddress;
-    use crate::config::Config;
     use crate::flow::FlowKey;
     use crate::flow::send::Outgoing;
-    use crate::id::{BearerId, BufferId, Incarnation, LinkId, NodeId, PortId, TransferId};
-    use crate::link::LinkSpec;
-    use crate::link::send::NewTrain;
-    use crate::link::state::LinkEvent;
-    use crate::link::window::AckSample;
+    use crate::id::{BufferId, PortId, TransferId};
     use crate::wire::Cts;
 
     #[test]
@@ -364,68 +293,5 @@ mod tests {
             schedule.account(Class::Bulk, 0, 1);
             assert_eq!(schedule.classes(), in_order);
         }
-    }
-
-    /// Links that are up, and known to deliver 100 MB/s at these round trips.
-    fn links(rtts: &[Duration]) -> Vec<Link> {
-        let now = Instant::ZERO + Duration::s(1);
-        let config = Config::new(NodeId(1), Incarnation(1));
-        let link = |(n, rtt): (usize, &Duration)| {
-            let (id, bearer) = (LinkId(n as u16), BearerId(n as u8));
-            let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
-            let spec =
-                LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
-            let mut link = Link::new(now, spec, &config);
-            link.state.handle(now, LinkEvent::Joined);
-            for ms in 1..=2 {
-                let at = now + Duration::us(1_024).times(ms);
-                let sample =
-                    AckSample { rx_bytes: ms * 102_400, rx_clock: at.stamp(), ..AckSample::default() };
-                link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
-            }
-            link.rtt.sample(now, *rtt, Duration::ZERO);
-            link
-        };
-        rtts.iter().enumerate().map(link).collect()
-    }
-
-    #[test]
-    fn the_choice_moves_only_to_a_link_that_is_better_by_far() {
-        // A way takes half a round trip, and at least as long as the bytes on it.
-        for (first_us, second_us, second) in [
-            (300, 261, false), // By less than 20 us.
-            (300, 259, true),
-            (4_000, 3_640, false), // By less than a tenth.
-            (4_000, 3_630, true),
-        ] {
-            let mut schedule = Schedule::default();
-            let mut both = links(&[Duration::us(first_us); 2]);
-            assert_eq!(schedule.choose(&both, 1_500), Some(0), "the first of equals");
-            both[1] = links(&[Duration::us(second_us); 2]).remove(1);
-            assert_eq!(schedule.choose(&both, 1_500), Some(second as usize), "{first_us} {second_us}");
-            schedule.forget_choice();
-            assert_eq!(schedule.choose(&both, 1_500), Some(1), "without a choice the best");
-        }
-    }
-
-    #[test]
-    fn a_link_without_room_is_not_chosen_and_one_that_is_blocked_does_not_hold_the_choice() {
-        let mut schedule = Schedule::default();
-        let mut both = links(&[Duration::us(300), Duration::us(290)]);
-        assert_eq!(schedule.choose(&both[..1], 1_500), Some(0));
-        assert_eq!(schedule.choose(&both, 1_500), Some(0));
-        both[0].blocked = true;
-        assert_eq!(schedule.choose(&both, 1_500), Some(1));
-        let filled = NewTrain {
-            count: 64,
-            packet_bytes: 2_000,
-            last_bytes: 2_000,
-            items: vec![],
-            extent: None,
-            expected: Duration::ZERO,
-        };
-        both[1].sent.push(Instant(1), filled);
-        assert_eq!((both[1].room(), schedule.choose(&both, 1_500)), (0, Some(0)));
-        assert_eq!(schedule.choose(&[], 1_500), None);
     }
 }

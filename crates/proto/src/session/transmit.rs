@@ -3,7 +3,7 @@
 mod packet;
 
 use super::serving::Serving;
-use super::{Cx, Session, schedule};
+use super::{Cx, Session, choice};
 use crate::flow::Class;
 use crate::id::{BearerId, LinkId};
 use crate::limits;
@@ -235,7 +235,7 @@ impl Session {
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
         let waits = !self.schedule.is_empty();
-        let small = open && waits && self.may_take_small(index);
+        let small = open && waits && self.may_take_small(cx.now, index);
         let share = if room == 0 || !waits { 0 } else { self.share_of(cx.now, index) };
         let assigned = open && !self.assigners.is_empty();
         let budget = if share > 0 || (assigned && room > 0) {
@@ -294,7 +294,11 @@ impl Session {
             || !self.receiving.refuse.is_empty();
         waits
             && (self.links.len() == 1
-                || schedule::admits(self.schedule.pick(&self.links, 0), &self.links, index))
+                || choice::admits(
+                    self.choice.pick(&self.links, self.schedule.urgency(), 0),
+                    &self.links,
+                    index,
+                ))
     }
 
     /// When link `index` has something to send even if nothing happens until then: acknowledgements, those of links
@@ -314,7 +318,7 @@ impl Session {
         others.fold(own.min(mtu), Instant::min)
     }
 
-    fn may_take_small(&mut self, index: usize) -> bool {
+    fn may_take_small(&mut self, now: Instant, index: usize) -> bool {
         if self.links.len() == 1 {
             return true;
         }
@@ -322,8 +326,8 @@ impl Session {
         let flows = self.schedule.flows().filter_map(|key| self.sending.flows.get(key));
         let first = flows.into_iter().find(|flow| flow.policy.is_none());
         let bytes = first.and_then(|flow| flow.next_bytes()).unwrap_or(0);
-        let choice = self.schedule.choose(&self.links, bytes);
-        schedule::admits(choice, &self.links, index)
+        let choice = self.choice.make(now, &self.links, self.schedule.urgency(), bytes);
+        choice::admits(choice, &self.links, index)
     }
 
     fn header(&self, fill: &Fill<'_>) -> Header {

@@ -28,7 +28,7 @@ impl Session {
         }
         self.links[index].status = status;
         self.tell_wish(index);
-        self.schedule.forget_choice();
+        self.choice.forget();
         Ok(())
     }
 
@@ -42,7 +42,7 @@ impl Session {
     pub(super) fn peer_wants(&mut self, id: LinkId, status: LinkStatus) {
         let Some(index) = self.link_index(id) else { return };
         self.links[index].status_of_peer = status;
-        self.schedule.forget_choice();
+        self.choice.forget();
         self.quiet.stir();
     }
 

@@ -122,7 +122,11 @@ fn small_messages_go_by_the_link_that_loses_none_unless_it_is_much_later() {
         lose(&mut session.links[0], 20);
         // One in 20 is sent again after 4 ms.
         assert_eq!(session.links[0].loss_delay(64).0 / 10_000, 19);
-        assert_eq!(session.schedule.pick(&session.links, 64), Some(!by_the_lossy as usize), "{way_us}");
+        assert_eq!(
+            session.choice.pick(&session.links, Class::Normal, 64),
+            Some(!by_the_lossy as usize),
+            "{way_us}"
+        );
     }
 }
 

@@ -1,0 +1,278 @@
+//! By which link small messages leave: the one of least expected delay (protocol.md §5.11).
+
+use super::rivals::Rivals;
+use super::serving::{Obstacle, Serving};
+use crate::flow::Class;
+use crate::limits;
+use crate::link::Link;
+use crate::time::{Duration, Instant};
+use arrayvec::ArrayVec;
+
+/// A link must be better by this to take over small messages, lest they hop at every packet.
+const GAIN_NS: u64 = 20_000;
+/// A small message is taken to be at least so long where links are compared, for others may share its packet.
+const OFFER_BYTES: u64 = 1_500;
+
+/// Links that would deliver a small message first, as far as anybody can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Near {
+    best: usize,
+    /// One bit each; a link whose bearer takes nothing is none of them, unless it is the best.
+    all: u32,
+}
+
+// One bit for each link.
+const _: () = assert!(limits::LINKS_MAX <= u32::BITS as usize);
+
+impl Near {
+    /// `None`: no link takes a message of so many bytes.
+    fn of(links: &[Link], urgency: Class, bytes: u64) -> Option<Near> {
+        let serving = Serving::of(links);
+        let hope = serving.hope(links);
+        let offers = links.iter().enumerate().filter_map(|(index, link)| {
+            let Duration(delay_ns) = offer(serving, link, bytes, hope).ok()?;
+            serving.trusts(link, urgency).then_some((index, delay_ns))
+        });
+        let offers: ArrayVec<_, { limits::LINKS_MAX }> = offers.collect();
+        let &(best, least_ns) = offers.iter().min_by_key(|&&(_, delay_ns)| delay_ns)?;
+        let most_ns = least_ns + GAIN_NS.max(least_ns / 10);
+        let is_near = |&&(index, delay_ns): &&(usize, u64)| delay_ns <= most_ns && !links[index].blocked;
+        let all = offers.iter().filter(is_near).fold(1 << best, |all, &(index, _)| all | 1 << index);
+        Some(Near { best, all })
+    }
+
+    /// These, of which `best` is one.
+    #[cfg(test)]
+    pub(super) const fn among(best: usize, all: u32) -> Near {
+        Near { best, all }
+    }
+
+    pub(super) fn holds(&self, index: usize) -> bool {
+        self.all & 1 << index != 0
+    }
+
+    fn is_alone(&self) -> bool {
+        self.all == 1 << self.best
+    }
+
+    /// The next of them after link `index`, in a round, that is not `choice`.
+    pub(super) fn after(&self, index: usize, choice: usize) -> Option<usize> {
+        let round = (index + 1..limits::LINKS_MAX).chain(0..=index);
+        round.into_iter().find(|&next| next != choice && self.holds(next))
+    }
+}
+
+/// The link that small messages take.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    link: Option<usize>,
+    /// Answers go by the link that what they answer came by, if links seem equal: of two ends, one does so.
+    follows: bool,
+    rivals: Rivals,
+}
+
+impl Choice {
+    pub(super) fn new(follows: bool) -> Choice {
+        Choice { follows, ..Choice::default() }
+    }
+
+    /// The link for a small message of `bytes` that is about to leave, which is remembered.
+    pub(super) fn make(&mut self, now: Instant, links: &[Link], urgency: Class, bytes: u64) -> Option<usize> {
+        let near = Near::of(links, urgency, bytes);
+        self.link = near.map(|near| {
+            let own = self.own(&near);
+            if near.is_alone() || self.answers_by(&near, links).is_some() {
+                return own;
+            }
+            self.rivals.step(now, own, &near).unwrap_or(own)
+        });
+        near.map(|near| self.among(&near, links))
+    }
+
+    /// The same, without a trace.
+    pub(super) fn pick(&self, links: &[Link], urgency: Class, bytes: u64) -> Option<usize> {
+        Near::of(links, urgency, bytes).map(|near| self.among(&near, links))
+    }
+
+    /// A round trip by link `index` took so long.
+    #[inline]
+    pub(super) fn note_round_trip(&mut self, index: usize, took: Duration) {
+        self.rivals.note(self.link, index, took);
+    }
+
+    /// Links came or went, or other ones are wanted.
+    pub(super) fn forget(&mut self) {
+        *self = Choice::new(self.follows);
+    }
+
+    fn among(&self, near: &Near, links: &[Link]) -> usize {
+        if near.is_alone() {
+            return near.best;
+        }
+        let tried = || self.rivals.tried().filter(|&link| near.holds(link));
+        self.answers_by(near, links).or_else(tried).unwrap_or_else(|| self.own(near))
+    }
+
+    /// The last choice, while nothing is better by far.
+    fn own(&self, near: &Near) -> usize {
+        self.link.filter(|&link| near.holds(link)).unwrap_or(near.best)
+    }
+
+    /// The link by which something came that waits to be confirmed: its confirmation rides along, and needs no packet.
+    fn answers_by(&self, near: &Near, links: &[Link]) -> Option<usize> {
+        let answers = |&index: &usize| near.holds(index) && links[index].received.ack_pending();
+        if !self.follows || near.is_alone() {
+            return None;
+        }
+        self.link.filter(answers).or_else(|| (0..links.len()).find(answers))
+    }
+}
+
+/// What a link has to offer to small messages: the delay that is expected, unless something keeps them from it. Of a large
+/// one, its announcement is one.
+#[inline]
+pub(super) fn offer(serving: Serving, link: &Link, bytes: u64, hope: u64) -> Result<Duration, Obstacle> {
+    match serving.obstacle(link) {
+        Some(obstacle) => Err(obstacle),
+        None if link.room() == 0 => Err(Obstacle::NoRoom),
+        None => {
+            let alone = if bytes > limits::SMALL_BYTES_MAX { 0 } else { bytes };
+            let delay = link.delay(alone.max(OFFER_BYTES), link.hope_for(bytes, hope));
+            Ok(delay + link.loss_delay(alone))
+        }
+    }
+}
+
+/// Whether small messages may leave by link `index`, which serves: if it is the choice, if there is none, or if the bearer
+/// of the choice takes nothing.
+pub(super) fn admits(choice: Option<usize>, links: &[Link], index: usize) -> bool {
+    choice.is_none_or(|choice| choice == index || links[choice].blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::MediaAddress;
+    use crate::config::Config;
+    use crate::id::{BearerId, Incarnation, LinkId, NodeId};
+    use crate::link::LinkSpec;
+    use crate::link::send::NewTrain;
+    use crate::link::state::LinkEvent;
+    use crate::link::window::AckSample;
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    /// Links that are up, and known to deliver 100 MB/s at these round trips.
+    fn links(rtts: &[Duration]) -> Vec<Link> {
+        let now = NOW;
+        let config = Config::new(NodeId(1), Incarnation(1));
+        let link = |(n, rtt): (usize, &Duration)| {
+            let (id, bearer) = (LinkId(n as u16), BearerId(n as u8));
+            let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
+            let spec =
+                LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
+            let mut link = Link::new(now, spec, &config);
+            link.state.handle(now, LinkEvent::Joined);
+            for ms in 1..=2 {
+                let at = now + Duration::us(1_024).times(ms);
+                let sample =
+                    AckSample { rx_bytes: ms * 102_400, rx_clock: at.stamp(), ..AckSample::default() };
+                link.on_ack(at, &AckSample { inflight_before: 1 << 20, ..sample });
+            }
+            link.rtt.sample(now, *rtt, Duration::ZERO);
+            link
+        };
+        rtts.iter().enumerate().map(link).collect()
+    }
+
+    #[test]
+    fn the_choice_moves_only_to_a_link_that_is_better_by_far() {
+        // A way takes half a round trip, and at least as long as the bytes on it.
+        for (first_us, second_us, second) in [
+            (300, 261, false), // By less than 20 us.
+            (300, 259, true),
+            (4_000, 3_640, false), // By less than a tenth.
+            (4_000, 3_630, true),
+        ] {
+            let mut choice = Choice::default();
+            let mut both = links(&[Duration::us(first_us); 2]);
+            assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(0), "the first of equals");
+            both[1] = links(&[Duration::us(second_us); 2]).remove(1);
+            assert_eq!(
+                choice.make(NOW, &both, Class::Normal, 1_500),
+                Some(second as usize),
+                "{first_us} {second_us}"
+            );
+            choice.forget();
+            assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(1), "without a choice the best");
+        }
+    }
+
+    #[test]
+    fn a_link_without_room_is_not_chosen_and_one_that_is_blocked_does_not_hold_the_choice() {
+        let mut choice = Choice::default();
+        let mut both = links(&[Duration::us(300), Duration::us(290)]);
+        assert_eq!(choice.make(NOW, &both[..1], Class::Normal, 1_500), Some(0));
+        assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(0));
+        both[0].blocked = true;
+        assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(1));
+        let filled = NewTrain {
+            count: 64,
+            packet_bytes: 2_000,
+            last_bytes: 2_000,
+            items: vec![],
+            extent: None,
+            expected: Duration::ZERO,
+        };
+        both[1].sent.push(Instant(1), filled);
+        assert_eq!((both[1].room(), choice.make(NOW, &both, Class::Normal, 1_500)), (0, Some(0)));
+        assert_eq!(choice.make(NOW, &[], Class::Normal, 1_500), None);
+    }
+
+    /// Something came by the link that waits to be confirmed.
+    fn hear(link: &mut Link) {
+        // The first packets of a link are confirmed at once.
+        for number in 0..20 {
+            link.received.record(NOW, number, 100, 0, true, false, false);
+        }
+        assert!(link.received.ack_pending());
+    }
+
+    #[test]
+    fn one_end_answers_by_the_link_that_it_was_asked_by_if_links_seem_equal() {
+        let mut both = links(&[Duration::us(300); 2]);
+        hear(&mut both[1]);
+        for (follows, second) in [(false, false), (true, true)] {
+            let mut choice = Choice::new(follows);
+            assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(second as usize));
+            assert_eq!(choice.pick(&both, Class::Normal, 64), Some(second as usize));
+        }
+        let mut choice = Choice::new(true);
+        both[1].blocked = true;
+        assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(0), "it takes nothing");
+        let mut late = links(&[Duration::us(300), Duration::us(400)]);
+        hear(&mut late[1]);
+        assert_eq!(choice.make(NOW, &late, Class::Normal, 64), Some(0), "it is not as good");
+        both[1].blocked = false;
+        hear(&mut both[0]);
+        assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(0), "both would do: no reason to move");
+    }
+
+    #[test]
+    fn a_link_that_is_found_out_to_be_better_is_the_choice() {
+        let both = links(&[Duration::us(300), Duration::us(290)]);
+        let mut choice = Choice::new(false);
+        choice.link = Some(0);
+        let (mut now, mut by) = (NOW, [0; 2]);
+        for _ in 0..400 {
+            let link = choice.make(now, &both, Class::Normal, 64).unwrap();
+            assert_eq!(choice.pick(&both, Class::Normal, 64), Some(link));
+            by[link] += 1;
+            choice.note_round_trip(link, Duration::us([59, 44][link]));
+            now += Duration::ms(1);
+        }
+        assert!(by[0] < 250 && choice.link == Some(1), "{by:?}");
+        choice.forget();
+        assert_eq!((choice.link, choice.follows), (None, false));
+    }
+}
