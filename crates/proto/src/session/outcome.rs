@@ -47,9 +47,8 @@ impl Session {
             link.losses.note(cx.now, told.packets, 0);
             link.window.set_packet_bytes(link.mtu.current());
             let rtt = Duration::between_stamps(cx.now.stamp(), ack.stamp_echo);
-            let delay = Duration((ack.delay as u64) << 8);
             if told.largest_is_new {
-                link.rtt.sample(cx.now, rtt, delay);
+                link.rtt.sample(cx.now, rtt, Duration((ack.delay as u64) << 8));
                 self.choice.note_round_trip(index, link.rtt.latest());
             }
             if told.spurious > 0 {

@@ -66,12 +66,13 @@ fn an_acknowledgement_that_is_not_due_rides_with_what_leaves_anyway() {
             send(s, 8);
         }),
     ];
-    for (name, leaves, cause) in causes {
-        let mut session = up(1);
+    let each = causes.iter().flat_map(|cause| [1, 2].map(|links| (links, cause)));
+    for (links, (name, leaves, cause)) in each {
+        let mut session = up(links);
         owe_acknowledgement(&mut session.links[0].received);
         cause(&mut session);
         let packets = poll(&mut session, 0).map(|(_, packets)| packets);
-        assert_eq!(packets.as_deref().map(acknowledged), leaves.then(|| vec![0]), "{name}");
+        assert_eq!(packets.as_deref().map(acknowledged), leaves.then(|| vec![0]), "{name}, {links} links");
         if let Some(packets) = packets {
             assert!(packets[0].frames().len() > 1, "{name}");
             // It was told.

@@ -92,7 +92,7 @@ impl Session {
         link.probe.is_some()
             || !link.replies.is_empty()
             || (fill.control && (self.control.ready() || !self.receiving.cts.is_empty()))
-            || (fill.takes_large() && self.schedule.has_flows())
+            || (!fill.is_done() && self.schedule.has_flows())
     }
 
     pub(super) fn put_probes(&mut self, cx: &Cx<'_>, fill: &mut Fill<'_>) {
