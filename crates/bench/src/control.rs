@@ -190,6 +190,10 @@ pub struct Span {
     pub calm_ns: u64,
     /// Just before the cut, in ns.
     pub cut_ns: u64,
+    /// From here on the goodput counts, in ns: for some time after the cut was made.
+    pub counted_from_ns: u64,
+    /// Until here the goodput counts, in ns: just before the link is given back.
+    pub counted_until_ns: u64,
     /// Just after the link was given back, in ns.
     pub restored_ns: u64,
 }
@@ -218,6 +222,8 @@ pub enum Event {
     Done(SideReport),
     /// Bytes that left over each link so far.
     Carried {
+        /// When that was looked up, in ns of the machine's clock.
+        at_ns: u64,
         /// One per link.
         bytes: Vec<u64>,
     },

@@ -4,15 +4,19 @@
 //! The messages' schedule is fixed beforehand and never waits for the protocol: a message that could not be handed
 //! over in time is late from the moment it was due.
 
+mod goodput;
 mod judge;
 mod receive;
+mod reuse;
 mod send;
 mod stall;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use goodput::{GET_OVER_NS, Goodput};
 pub(crate) use judge::Judgement;
+pub(crate) use reuse::{Look, Returned, Reuse};
 pub(crate) use stall::StallSummary;
 
 use std::sync::mpsc::Receiver;
@@ -29,14 +33,20 @@ pub enum Kind {
     Carrier,
     /// Packets vanish, in one direction or both; nobody is told.
     Blackhole,
+    /// One end's interface is set down and up, down and up, ten times a second; only if it is asked for.
+    Flapping,
 }
 
 impl Kind {
+    /// All of them, in the order in which they are told.
+    pub(crate) const ALL: [Self; 3] = [Self::Carrier, Self::Blackhole, Self::Flapping];
+
     /// The name used on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Carrier => "carrier",
             Self::Blackhole => "blackhole",
+            Self::Flapping => "flapping",
         }
     }
 }
@@ -85,6 +95,12 @@ pub(crate) struct Cut {
     /// Largest lateness of what was due after the link's return, until the calm before the next cut, in ns; none if
     /// the run ended before.
     pub(crate) aftermath_ns: Option<u64>,
+    /// How soon the link carried again after its return.
+    #[serde(default)]
+    pub(crate) reuse: Reuse,
+    /// How often the link went down and came up, where it flapped.
+    #[serde(default)]
+    pub(crate) flaps: u32,
 }
 
 /// Which cut it is.
@@ -103,7 +119,7 @@ impl Place {
     pub(crate) fn of(kind: Kind, number: usize, links: usize) -> Self {
         let round = number / links;
         let direction = match kind {
-            Kind::Carrier => Direction::Both,
+            Kind::Carrier | Kind::Flapping => Direction::Both,
             Kind::Blackhole => [Direction::Both, Direction::Into, Direction::OutOf][round % 3],
         };
         // With the ends alternating beside three directions, every pair of them has its turn.
@@ -125,5 +141,27 @@ mod tests {
         places.sort();
         places.dedup();
         assert_eq!(places.len(), 12);
+    }
+
+    #[test]
+    fn a_cut_that_was_recorded_before_goodput_and_reuse_were_measured_is_read() {
+        let cut = Cut {
+            place: Place::of(Kind::Flapping, 3, 2),
+            cut_ns: 1,
+            judgement: Judgement { goodput: Some(Goodput { bytes: 1, span_ns: 2 }), ..Judgement::default() },
+            carried_share: 0.5,
+            aftermath_ns: None,
+            reuse: Reuse::After(7),
+            flaps: 9,
+        };
+        let mut value = serde_json::to_value(&cut).unwrap();
+        let whole: Cut = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!((whole.judgement, whole.reuse, whole.flaps), (cut.judgement, cut.reuse, cut.flaps));
+        for name in ["reuse", "flaps"] {
+            value.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        value["judgement"].as_object_mut().unwrap().remove("goodput").unwrap();
+        let old: Cut = serde_json::from_value(value).unwrap();
+        assert_eq!((old.judgement.goodput, old.reuse, old.flaps), (None, Reuse::Unknown, 0));
     }
 }

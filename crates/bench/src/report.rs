@@ -19,6 +19,7 @@ use crate::check::CheckCounts;
 use crate::control::SideReport;
 use crate::failover::Cut;
 use crate::host::{DeviceRow, Host};
+use crate::model::FRAME_BYTES;
 use crate::peers::Facts;
 use crate::process::core_count;
 use crate::protocol::Protocol;
@@ -157,6 +158,13 @@ impl Case {
         let both_ways = matches!(self.point.load, Load::Pairs(count, FlowDirection::Opposite) if count > 1);
         one_way.map(|mbit| if both_ways { 2.0 * mbit } else { mbit })
     }
+
+    /// What the links that it uses carry of payload while one of them is away, in Mbit/s, if the others are throttled.
+    fn left_mbps(&self, away: usize) -> Option<f64> {
+        let others = self.links.clone().filter(|link| *link != away);
+        let mbit: Option<f64> = others.map(|link| self.environment.rates[link].map(f64::from)).sum();
+        Some(mbit? * self.payload as f64 / FRAME_BYTES)
+    }
 }
 
 /// The samples of one case.
@@ -287,8 +295,8 @@ impl Series {
             raw_latency_us: self.latency(|sample| Histogram::from_buckets(&sample.receiver.raw_ns)),
             ideal: figures::ideal(samples()),
             expected: self.expected(),
-            gaps: figures::gaps(samples()),
-            cuts: figures::cuts(self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))),
+            gaps: figures::gaps(samples(), &|link| case.left_mbps(link)),
+            cuts: self.cuts(),
             calm_lateness_us: figures::calm_lateness(samples()),
             stalls: figures::stalls(samples()),
             idle: figures::idle(samples()),
@@ -315,6 +323,12 @@ impl Series {
             failed: self.failed(),
             notes: self.all_notes(),
         }
+    }
+
+    /// Every cut.
+    fn cuts(&self) -> Vec<figures::CutRow> {
+        let samples = self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample));
+        figures::cuts(samples, &|link| self.case.left_mbps(link))
     }
 
     /// The notes of all samples, each once.

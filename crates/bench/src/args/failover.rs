@@ -13,10 +13,11 @@ pub struct FailoverArgs {
     /// Number of cuts of each kind, over the links in turn; 20 if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub cuts: Option<u32>,
-    /// Kinds of cuts, separated by commas, one after the other; all if not given.
+    /// Kinds of cuts, separated by commas, one after the other; carrier and blackhole if not given.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub kind: Vec<Kind>,
-    /// How long a link stays cut, in seconds, give or take a tenth; 0.3 if not given.
+    /// How long a link stays cut, in seconds, give or take a tenth; 0.3 if not given. Flapping goes on for just so long; 10 if not
+    /// given.
     #[arg(long, value_name = "S")]
     pub outage: Option<f64>,
     /// From a link's return until the next cut, in seconds, give or take a tenth; 2.2 if not given.
@@ -47,10 +48,16 @@ pub(crate) struct FailoverPlan {
     pub(crate) cuts: u32,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) outage_ns: u64,
+    /// Of `flapping` alone; a plan without it is as it was before there was any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flapping_ns: Option<u64>,
     pub(crate) pause_ns: u64,
     pub(crate) arrivals_per_s: u64,
     pub(crate) class: FlowClass,
 }
+
+/// Shortest time for which a link flaps, in seconds: down and up twice.
+const FLAPPING_S_MIN: f64 = 0.2;
 
 impl FailoverArgs {
     /// `arrivals`: messages of the watched flow per second, as given.
@@ -60,10 +67,14 @@ impl FailoverArgs {
         }
         let kinds =
             if self.kind.is_empty() { vec![Kind::Carrier, Kind::Blackhole] } else { self.kind.clone() };
+        let flaps = kinds.contains(&Kind::Flapping);
+        let flapping_ns =
+            flaps.then(|| seconds("--kind flapping --outage", self.outage.unwrap_or(10.0), FLAPPING_S_MIN));
         Ok(FailoverPlan {
             cuts: self.cuts.unwrap_or(20),
             kinds,
             outage_ns: seconds("--outage", self.outage.unwrap_or(0.3), 0.01)?,
+            flapping_ns: flapping_ns.transpose()?,
             pause_ns: seconds("--pause", self.pause.unwrap_or(2.2), 0.1)?,
             arrivals_per_s: arrivals.first().copied().unwrap_or(10_000),
             class: self.class.unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! Command lines, good and bad.
 
 use super::*;
+use crate::failover::Kind;
 
 #[derive(clap::Parser)]
 struct Wrapper {
@@ -149,6 +150,21 @@ fn nonsense_is_refused_in_one_line_that_names_it() {
     assert!(refused("share --pairs 33").contains("33"));
     assert!(refused("datagram --offer fast").contains("fast"));
     assert!(refused("stream --socket-buffer-max 3G").contains("2G"));
+}
+
+#[test]
+fn links_flap_only_if_that_is_asked_for_and_then_for_ten_seconds() {
+    let plan = planned("failover").failover;
+    assert_eq!((plan.kinds.as_slice(), plan.flapping_ns), (&[Kind::Carrier, Kind::Blackhole][..], None));
+    assert!(!serde_json::to_string(&plan).unwrap().contains("flapping"), "older journals go on");
+    let plan = planned("failover --kind carrier,flapping").failover;
+    assert_eq!((plan.outage_ns, plan.flapping_ns), (300_000_000, Some(10_000_000_000)));
+    let plan = planned("failover --kind flapping --outage 30").failover;
+    assert_eq!(plan.flapping_ns, Some(30_000_000_000));
+    assert!(refused("failover --kind flapping --outage 0.1").contains("--kind flapping --outage 0.1"));
+    assert!(planned("failover --kind carrier --outage 0.1").failover.flapping_ns.is_none());
+    assert!(refused("stream --kind flapping").starts_with("--kind changes nothing"));
+    assert!(refused("failover --kind flap").contains("flapping"), "what is allowed is named");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::goodput::Goodput;
 use crate::control::Span;
 
 /// One message in the receiver's hands; times are of the machine's clock.
@@ -31,7 +32,7 @@ pub(crate) struct Stall {
 }
 
 /// What one cut did to the watched flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Lateness of the latest message that the cut concerned, in ns.
     pub gap_ns: u64,
@@ -50,6 +51,9 @@ pub struct Judgement {
     /// Whether a message due before the link's return had not come when it was given up. It counts as delivered at
     /// that moment.
     pub unfinished: bool,
+    /// What arrived while the link was away; none if that was too short.
+    #[serde(default)]
+    pub(crate) goodput: Option<Goodput>,
 }
 
 /// What a message is evidence of.
@@ -161,7 +165,13 @@ fn overlap_ns(stalls: &[Stall], from_ns: u64, until_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const SPAN: Span = Span { calm_ns: 500, cut_ns: 1_000, restored_ns: 2_000 };
+    const SPAN: Span = Span {
+        calm_ns: 500,
+        cut_ns: 1_000,
+        counted_from_ns: 1_500,
+        counted_until_ns: 1_990,
+        restored_ns: 2_000,
+    };
     const NOW_NS: u64 = 20_000;
 
     /// Messages (due, delivered), numbered as they stand.
@@ -208,7 +218,7 @@ mod tests {
         let mut log = log(&[(1_000, 1_010), (2_001, 2_800), (2_300, 2_801), (3_500, 3_505)]);
         assert_eq!(judge(&log, &[], SPAN, NOW_NS).gap_ns, 10);
         log.retain(|delivery| delivery.scheduled_ns > SPAN.restored_ns);
-        let next = Span { calm_ns: 3_000, cut_ns: 3_600, restored_ns: 4_000 };
+        let next = Span { calm_ns: 3_000, cut_ns: 3_600, restored_ns: 4_000, ..SPAN };
         log.push(Delivery { number: 11, scheduled_ns: 4_100, begun_ns: 4_100, delivered_ns: 4_100 });
         let judgement = judge(&log, &[], next, NOW_NS);
         assert_eq!((judgement.aftermath_ns, judgement.gap_ns, judgement.unfinished), (799, 0, false));

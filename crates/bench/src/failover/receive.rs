@@ -1,10 +1,11 @@
-//! The receiving side of two flows: takes the time of every message of one, counts both, and judges cuts on demand.
+//! The receiving side of two flows: takes the time of every message, counts both, and judges cuts on demand.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::goodput::{Sizes, goodput, is_told};
 use super::judge::{Delivery, Judgement, Stall, calm_lateness_ns, judge};
 use super::stall::StallWatch;
 use super::{Scene, last_words};
@@ -17,8 +18,14 @@ use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING, Silence};
 /// How long a message may be missing after the link's return until the cut is judged without it.
 const MISSING_NS_MAX: u64 = 8_000_000_000;
 
-/// The watched flow's messages since the last cut that was judged.
-type Log = Mutex<Vec<Delivery>>;
+/// What arrived since the last cut that was judged.
+#[derive(Default)]
+struct Log {
+    /// The watched flow's messages.
+    watched: Mutex<Vec<Delivery>>,
+    /// When each message of the bulk was there, in ns.
+    bulk_ns: Mutex<Vec<u64>>,
+}
 
 /// Receives both flows until everything that was sent has come; judges cuts meanwhile.
 pub(super) fn receive(
@@ -37,18 +44,25 @@ pub(super) fn receive(
         {
             // What is due and what is cut is told by the sender's clock.
             let delivered_ns = job.to_sender_ns(delivered_ns);
-            locked(&log).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
+            locked(&log.watched).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
         }
+    };
+    let note_bulk = |_: &[u8], delivered_ns: u64| locked(&log.bulk_ns).push(job.to_sender_ns(delivered_ns));
+    let judge = Judge {
+        log: &log,
+        stalls: &stalls,
+        job,
+        sizes: Sizes { watched: job.setup.size, bulk: beside.bulk.size },
     };
     std::thread::scope(|scope| {
         let flows = [
             scope.spawn(|| take(scheduled, job.setup.size, &expected[0], note)),
-            scope.spawn(|| take(bulk, beside.bulk.size, &expected[1], |_, _| {})),
+            scope.spawn(|| take(bulk, beside.bulk.size, &expected[1], note_bulk)),
         ];
         let mut calm = Histogram::new();
         while flows.iter().any(|flow| !flow.is_finished()) {
             match orders.recv_timeout(Duration::from_millis(50)) {
-                Ok(Order::Judge(span)) => say(&Event::Judged(judged(&log, &stalls, job, span, &mut calm))),
+                Ok(Order::Judge(span)) => say(&Event::Judged(judge.judged(span, &mut calm))),
                 Ok(Order::DrainFlows { expected: sent }) => {
                     expected.iter().zip(sent).for_each(|(place, sent)| place.store(sent, Ordering::Relaxed));
                 }
@@ -103,29 +117,57 @@ fn take(
     }
 }
 
-/// Judges one cut once every message due before the link's return has come, and forgets what is then judged.
-fn judged(log: &Log, stalls: &StallWatch, job: &Job, span: Span, calm: &mut Histogram) -> Judgement {
-    let sender_ns = || job.to_sender_ns(machine_ns());
-    let complete = || locked(log).last().is_some_and(|last| last.scheduled_ns > span.restored_ns);
-    let given_up = || sender_ns().saturating_sub(span.restored_ns) > MISSING_NS_MAX;
-    while !complete() && !given_up() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let deliveries = {
-        let mut log = locked(log);
-        let next = log.iter().filter(|delivery| delivery.scheduled_ns > span.restored_ns).copied().collect();
-        std::mem::replace(&mut *log, next)
-    };
-    calm_lateness_ns(&deliveries, span).for_each(|late_ns| calm.record(late_ns));
-    let by_sender = |stall: Stall| Stall {
-        from_ns: job.to_sender_ns(stall.from_ns),
-        until_ns: job.to_sender_ns(stall.until_ns),
-    };
-    let stalls: Vec<Stall> = stalls.found().into_iter().map(by_sender).collect();
-    judge(&deliveries, &stalls, span, sender_ns())
+/// What cuts are judged by.
+struct Judge<'a> {
+    log: &'a Log,
+    stalls: &'a StallWatch,
+    job: &'a Job,
+    sizes: Sizes,
 }
 
-fn locked(log: &Log) -> MutexGuard<'_, Vec<Delivery>> {
+impl Judge<'_> {
+    /// Judges one cut once every message has come that it needs, and forgets what is then judged.
+    fn judged(&self, span: Span, calm: &mut Histogram) -> Judgement {
+        while !self.is_complete(span) && !self.is_given_up(span) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // The goodput first: of what it counts, messages due after the return are forgotten later than this cut.
+        let bulk_ns = std::mem::take(&mut *locked(&self.log.bulk_ns));
+        let goodput = goodput(&bulk_ns, &locked(&self.log.watched), self.sizes, span, self.sender_ns());
+        let deliveries = self.taken(span);
+        calm_lateness_ns(&deliveries, span).for_each(|late_ns| calm.record(late_ns));
+        let by_sender = |stall: Stall| Stall {
+            from_ns: self.job.to_sender_ns(stall.from_ns),
+            until_ns: self.job.to_sender_ns(stall.until_ns),
+        };
+        let stalls: Vec<Stall> = self.stalls.found().into_iter().map(by_sender).collect();
+        Judgement { goodput, ..judge(&deliveries, &stalls, span, self.sender_ns()) }
+    }
+
+    /// Whether every watched message due before the link's return is here, and the bulk's that closes the count.
+    fn is_complete(&self, span: Span) -> bool {
+        let watched =
+            locked(&self.log.watched).last().is_some_and(|last| last.scheduled_ns > span.restored_ns);
+        watched && is_told(&locked(&self.log.bulk_ns), span)
+    }
+
+    fn is_given_up(&self, span: Span) -> bool {
+        self.sender_ns().saturating_sub(span.restored_ns) > MISSING_NS_MAX
+    }
+
+    /// The watched flow's messages; those due after the link's return stay for the next judgement.
+    fn taken(&self, span: Span) -> Vec<Delivery> {
+        let mut log = locked(&self.log.watched);
+        let next = log.iter().filter(|delivery| delivery.scheduled_ns > span.restored_ns).copied().collect();
+        std::mem::replace(&mut *log, next)
+    }
+
+    fn sender_ns(&self) -> u64 {
+        self.job.to_sender_ns(machine_ns())
+    }
+}
+
+fn locked<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     // A list of times is whole whoever panicked beside it.
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,7 +29,9 @@ pub(super) fn send(
         ];
         while flows.iter().all(|flow| !flow.is_finished()) {
             match orders.recv_timeout(Duration::from_millis(50)) {
-                Ok(Order::Carried) => say(&Event::Carried { bytes: carried(&job.setup.devices) }),
+                Ok(Order::Carried) => {
+                    say(&Event::Carried { at_ns: machine_ns(), bytes: carried(&job.setup.devices) });
+                }
                 Ok(Order::Stop) => break,
                 _ => {}
             }

@@ -85,6 +85,10 @@ fn cuts(points: &mut Vec<Point>, row: &Row) {
             ("gap_ms", Some(cut.gap_ms)),
             ("gap_net_ms", Some(cut.gap_net_ms)),
             ("return_ms", cut.return_ms),
+            ("goodput_mbps", cut.goodput_mbps),
+            ("goodput_share", cut.goodput_share),
+            ("reuse_ms", cut.reuse_ms),
+            ("flaps", cut.flaps.map(f64::from)),
         ];
         for (figure, value) in figures {
             points.extend(value.map(|value| Point {

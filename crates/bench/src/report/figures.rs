@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::SideReport;
-use crate::failover::{Cut, Kind};
+use crate::failover::{Cut, Goodput, Kind, Reuse};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;
@@ -23,6 +23,70 @@ pub(super) struct Gaps {
     /// Lateness of the latest message due after each link's return, until the calm before the next cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) return_ms: Option<Quantiles>,
+    /// Payload of both flows that arrived while the link was away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) goodput_mbps: Option<Lowest>,
+    /// The same as a share of what the other links carry, where they have rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) goodput_share: Option<Shares>,
+    /// From a link's return until it carried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reuse_ms: Option<Reuses>,
+    /// Cuts whose link did not before the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) not_reused: Option<usize>,
+}
+
+/// Of what should be high.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Lowest {
+    pub(super) low: f64,
+    pub(super) p50: f64,
+}
+
+impl Lowest {
+    fn of(values: &[f64]) -> Option<Self> {
+        Some(Self { low: nearest_rank(values, 0.0)?, p50: nearest_rank(values, 0.5)? })
+    }
+}
+
+/// Shares of what the other links carry, and what they are held against.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Shares {
+    pub(super) low: f64,
+    pub(super) p50: f64,
+    /// A cut whose share is below this fell short.
+    pub(super) aim: f64,
+    /// How many cuts did.
+    pub(super) below_aim: usize,
+}
+
+impl Shares {
+    fn of(values: &[f64], aim: f64) -> Option<Self> {
+        let Lowest { low, p50 } = Lowest::of(values)?;
+        let below_aim = values.iter().filter(|share| **share < aim).count();
+        Some(Self { low, p50, aim, below_aim })
+    }
+}
+
+/// What a cut should leave of what the other links carry. A link that flaps takes some of it along each time.
+fn aim(kind: Kind) -> f64 {
+    if kind == Kind::Flapping { 0.9 } else { 0.95 }
+}
+
+/// Times until links carried again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Reuses {
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) max: f64,
+}
+
+impl Reuses {
+    fn of(values: &[f64]) -> Option<Self> {
+        let at = |share| nearest_rank(values, share);
+        Some(Self { p50: at(0.5)?, p90: at(0.9)?, max: at(1.0)? })
+    }
 }
 
 /// By nearest rank: values that occurred.
@@ -66,6 +130,18 @@ pub(super) struct CutRow {
     /// Lateness of the latest message due after the link's return, until the calm before the next cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) return_ms: Option<f64>,
+    /// Payload of both flows that arrived while the link was away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) goodput_mbps: Option<f64>,
+    /// The same as a share of what the other links carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) goodput_share: Option<f64>,
+    /// From the link's return until it carried again; absent if it did not before the next cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reuse_ms: Option<f64>,
+    /// How often the link went down and came up, where it flapped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) flaps: Option<u32>,
     messages: u64,
     unfinished: bool,
 }
@@ -126,32 +202,61 @@ pub(super) struct Memory {
     pub(super) max: Spread,
 }
 
-pub(super) fn gaps<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Gaps> {
+/// What the links carry of payload without one of them, in Mbit/s; none where one of those has no rate.
+pub(super) type Left<'a> = &'a dyn Fn(usize) -> Option<f64>;
+
+pub(super) fn gaps<'a>(samples: impl Iterator<Item = &'a Sample>, left: Left) -> Vec<Gaps> {
     let cuts: Vec<&Cut> = samples.flat_map(|sample| &sample.cuts).collect();
     let of_kind = |kind: Kind| {
-        let cuts: Vec<&&Cut> = cuts.iter().filter(|cut| cut.place.kind == kind).collect();
-        let gap_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_ns)).collect();
-        let net_ms: Vec<f64> = cuts.iter().map(|cut| ms(cut.judgement.gap_net_ns)).collect();
-        let return_ms: Vec<f64> = cuts.iter().filter_map(|cut| cut.aftermath_ns.map(ms)).collect();
-        Some(Gaps {
-            kind,
-            cuts: cuts.len(),
-            gap_ms: Quantiles::of(&gap_ms)?,
-            gap_net_ms: Quantiles::of(&net_ms)?,
-            return_ms: Quantiles::of(&return_ms),
-        })
+        let cuts: Vec<&Cut> = cuts.iter().copied().filter(|cut| cut.place.kind == kind).collect();
+        gaps_of_kind(kind, &cuts, left)
     };
-    [Kind::Carrier, Kind::Blackhole].into_iter().filter_map(of_kind).collect()
+    Kind::ALL.into_iter().filter_map(of_kind).collect()
+}
+
+fn gaps_of_kind(kind: Kind, cuts: &[&Cut], left: Left) -> Option<Gaps> {
+    let values = |value: &dyn Fn(&Cut) -> Option<f64>| -> Vec<f64> {
+        cuts.iter().filter_map(|cut| value(cut)).collect()
+    };
+    let not_reused = cuts.iter().filter(|cut| cut.reuse == Reuse::Not).count();
+    let watched = cuts.iter().any(|cut| cut.reuse != Reuse::Unknown);
+    Some(Gaps {
+        kind,
+        cuts: cuts.len(),
+        gap_ms: Quantiles::of(&values(&|cut| Some(ms(cut.judgement.gap_ns))))?,
+        gap_net_ms: Quantiles::of(&values(&|cut| Some(ms(cut.judgement.gap_net_ns))))?,
+        return_ms: Quantiles::of(&values(&|cut| cut.aftermath_ns.map(ms))),
+        goodput_mbps: Lowest::of(&values(&goodput_mbps)),
+        goodput_share: Shares::of(&values(&|cut| goodput_share(cut, left)), aim(kind)),
+        reuse_ms: Reuses::of(&values(&reuse_ms)),
+        not_reused: watched.then_some(not_reused),
+    })
+}
+
+fn goodput_mbps(cut: &Cut) -> Option<f64> {
+    cut.judgement.goodput.map(Goodput::mbps)
+}
+
+fn goodput_share(cut: &Cut, left: Left) -> Option<f64> {
+    let left_mbps = left(cut.place.link).filter(|mbps| *mbps > 0.0)?;
+    Some(goodput_mbps(cut)? / left_mbps)
+}
+
+fn reuse_ms(cut: &Cut) -> Option<f64> {
+    match cut.reuse {
+        Reuse::After(ns) => Some(ms(ns)),
+        Reuse::Not | Reuse::Unknown => None,
+    }
 }
 
 /// Every cut; the samples come with their repetition, counted from 0.
-pub(super) fn cuts<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>) -> Vec<CutRow> {
+pub(super) fn cuts<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>, left: Left) -> Vec<CutRow> {
     samples
-        .flat_map(|(repetition, sample)| sample.cuts.iter().map(move |cut| cut_row(repetition, cut)))
+        .flat_map(|(repetition, sample)| sample.cuts.iter().map(move |cut| cut_row(repetition, cut, left)))
         .collect()
 }
 
-fn cut_row(repetition: u32, cut: &Cut) -> CutRow {
+fn cut_row(repetition: u32, cut: &Cut, left: Left) -> CutRow {
     let (place, judgement, worst) = (cut.place, cut.judgement, cut.judgement.worst);
     let direction = match place.direction {
         Direction::Into => "into",
@@ -172,6 +277,10 @@ fn cut_row(repetition: u32, cut: &Cut) -> CutRow {
         silence_ms: ms(judgement.silence_ns),
         before_ms: ms(judgement.before_ns),
         return_ms: cut.aftermath_ns.map(ms),
+        goodput_mbps: goodput_mbps(cut),
+        goodput_share: goodput_share(cut, left),
+        reuse_ms: reuse_ms(cut),
+        flaps: (place.kind == Kind::Flapping).then_some(cut.flaps),
         messages: judgement.messages,
         unfinished: judgement.unfinished,
     }
@@ -283,5 +392,21 @@ mod tests {
         assert_eq!(fairness(&[3.0, 3.0, 3.0]), Some(1.0));
         assert_eq!(fairness(&[4.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert_eq!(fairness(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn the_lowest_and_the_middle_of_shares_occurred_and_the_aim_itself_is_reached() {
+        let shares = Shares::of(&[0.97, 0.95, 0.2, 0.9499], 0.95).unwrap();
+        assert_eq!((shares.low, shares.p50, shares.below_aim), (0.2, 0.9499, 2));
+        assert!(Shares::of(&[], 0.95).is_none() && Reuses::of(&[]).is_none());
+        let reuses = Reuses::of(&[5.0, 1.0, 3.0]).unwrap();
+        assert_eq!((reuses.p50, reuses.p90, reuses.max), (3.0, 5.0, 5.0));
+    }
+
+    #[test]
+    fn gaps_of_an_older_document_are_read() {
+        let old = r#"{"kind":"carrier","cuts":1,"gap_ms":{"p50":1,"p99":1,"max":1},"gap_net_ms":{"p50":1,"p99":1,"max":1}}"#;
+        let gaps: Gaps = serde_json::from_str(old).unwrap();
+        assert!(gaps.goodput_mbps.is_none() && gaps.reuse_ms.is_none() && gaps.not_reused.is_none());
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::document::{Document, Row};
-use super::figures::{Memory, Sides};
+use super::figures::{Gaps, Memory, Sides};
 use crate::args::{FlowClass, Placement, SendKind};
 use crate::calibrate::StallHistogram;
 use crate::host::{DeviceRow, Host};
@@ -165,18 +165,40 @@ fn cut_details(text: &mut String, row: &Row) {
             short(net.max)
         );
     }
-    for gaps in &row.gaps {
-        if let Some(after) = gaps.return_ms {
-            let (p50, p99, max) = (short(after.p50), short(after.p99), short(after.max));
-            let (protocol, kind) = (&row.protocol, gaps.kind.name());
-            let _ =
-                writeln!(text, "{protocol} {kind}, after a link's return: p50 {p50} p99 {p99} max {max} ms");
-        }
-    }
+    row.gaps.iter().for_each(|gaps| away_details(text, row, gaps));
+    row.gaps.iter().for_each(|gaps| return_details(text, row, gaps));
     if let Some(calm) = row.calm_lateness_us {
         let (p50, p99, max) = (short(calm.p50), short(calm.p99), short(calm.max));
         let _ = writeln!(text, "{} undisturbed: late by p50 {p50} p99 {p99} max {max} us", row.protocol);
     }
+}
+
+/// What got through while links were away.
+fn away_details(text: &mut String, row: &Row, gaps: &Gaps) {
+    let Some(goodput) = gaps.goodput_mbps else { return };
+    let (protocol, kind) = (&row.protocol, gaps.kind.name());
+    let (p50, low) = (short(goodput.p50), short(goodput.low));
+    let _ = write!(text, "{protocol} {kind}, meanwhile: goodput p50 {p50} lowest {low} Mbit/s");
+    if let Some(share) = gaps.goodput_share {
+        let (p50, low, aim) = (short(share.p50), short(share.low), share.aim);
+        let below = share.below_aim;
+        let _ = write!(text, ", p50 {p50} lowest {low} of what is left; below {aim} in {below}");
+    }
+    text.push('\n');
+}
+
+/// How links' returns went.
+fn return_details(text: &mut String, row: &Row, gaps: &Gaps) {
+    let (protocol, kind) = (&row.protocol, gaps.kind.name());
+    if let Some(after) = gaps.return_ms {
+        let (p50, p99, max) = (short(after.p50), short(after.p99), short(after.max));
+        let _ = writeln!(text, "{protocol} {kind}, after a link's return: p50 {p50} p99 {p99} max {max} ms");
+    }
+    let Some(not_reused) = gaps.not_reused else { return };
+    let times = gaps.reuse_ms.map_or("-".to_owned(), |reuse| {
+        format!("p50 {} p90 {} max {} ms", short(reuse.p50), short(reuse.p90), short(reuse.max))
+    });
+    let _ = writeln!(text, "{protocol} {kind}, a returned link is used after: {times}; not in {not_reused}");
 }
 
 fn load_details(text: &mut String, row: &Row) {

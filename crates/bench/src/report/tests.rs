@@ -5,8 +5,10 @@ use crate::args::tests::parse;
 use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
+use crate::failover::{Cut, Goodput, Judgement, Kind, Place, Reuse};
 use crate::host::Device;
 use crate::memory::MemoryUse;
+use crate::netns::Direction;
 use crate::protocol::find;
 use crate::run::RelayRow;
 use crate::workload::LoneTimes;
@@ -67,6 +69,78 @@ fn a_sample_cut_short_keeps_its_figure_beside_its_error() {
     assert_eq!(row["throughput_mbps"]["low"], 700.0);
     assert_eq!(row["errors"][0], "receiver: killed");
     assert_eq!(report.exit_code(), 1);
+}
+
+/// A cut of a link, in which so much arrived.
+fn cut(kind: Kind, link: usize, mbps: Option<f64>, reuse: Reuse) -> Cut {
+    let goodput = mbps.map(|mbps| Goodput { bytes: (mbps * 125_000.0) as u64, span_ns: 1_000_000_000 });
+    Cut {
+        place: Place { kind, link, node: 0, direction: Direction::Both },
+        cut_ns: 0,
+        judgement: Judgement { gap_ns: 2_000_000, goodput, ..Judgement::default() },
+        carried_share: 0.5,
+        aftermath_ns: Some(1),
+        reuse,
+        flaps: if kind == Kind::Flapping { 99 } else { 0 },
+    }
+}
+
+fn failover_report(line: &str, cuts: Vec<Cut>) -> Report {
+    let mut report = Report::new();
+    report.add(series(line, "polyrail", vec![Sample { cuts, ..Sample::default() }]));
+    report
+}
+
+#[test]
+fn goodput_while_a_link_was_away_is_held_against_what_the_others_carry() {
+    use Kind::{Carrier, Flapping};
+    let reuse = |ms: u64| Reuse::After(ms * 1_000_000);
+    let carried = |mbit: f64| mbit * 1_432.0 / 1_514.0;
+    let report = failover_report(
+        "failover --rate 1000:500 --kind carrier,flapping",
+        vec![
+            cut(Carrier, 0, Some(carried(500.0)), reuse(10)),
+            cut(Carrier, 1, Some(carried(940.0)), reuse(30)),
+            cut(Carrier, 0, None, Reuse::Not),
+            cut(Flapping, 1, Some(carried(940.0)), Reuse::Unknown),
+        ],
+    );
+    let row = &parsed(&report)["results"][0];
+    let shares: Vec<Option<f64>> = (0..4).map(|place| row["cuts"][place]["goodput_share"].as_f64()).collect();
+    let thousandths = |share: &Option<f64>| share.map(|share| (share * 1e3).round());
+    let shares: Vec<Option<f64>> = shares.iter().map(thousandths).collect();
+    assert_eq!(shares, [Some(1_000.0), Some(940.0), None, Some(940.0)]);
+    assert_eq!((&row["cuts"][1]["reuse_ms"], &row["cuts"][3]["flaps"]), (&30.0.into(), &99.into()));
+    assert!(row["cuts"][2].get("reuse_ms").is_none() && row["cuts"][0].get("flaps").is_none());
+    let [carrier, flapping] = [&row["gaps"][0], &row["gaps"][1]];
+    assert_eq!((&carrier["goodput_share"]["below_aim"], &carrier["not_reused"]), (&1.into(), &1.into()));
+    assert_eq!(carrier["reuse_ms"], serde_json::json!({ "p50": 10.0, "p90": 30.0, "max": 30.0 }));
+    assert_eq!((&flapping["kind"], &flapping["cuts"]), (&"flapping".into(), &1.into()));
+    assert_eq!(flapping["goodput_share"]["below_aim"], 0, "nine tenths are enough there");
+    assert!(flapping.get("not_reused").is_none(), "nobody looked");
+    let table = report.table();
+    for line in [
+        "carrier, meanwhile: goodput p50 472.9 lowest 472.9 Mbit/s, p50 0.940 lowest 0.940 of what is left; below 0.95 in 1\n",
+        "carrier, a returned link is used after: p50 10.00 p90 30.00 max 30.00 ms; not in 1\n",
+        "flapping, meanwhile: goodput p50 889.1 lowest 889.1 Mbit/s, p50 0.940 lowest 0.940 of what is left; below 0.9 in 0\n",
+    ] {
+        assert!(table.contains(line), "{line}{table}");
+    }
+}
+
+#[test]
+fn without_rates_goodput_has_no_share_and_a_link_that_is_never_used_again_is_counted() {
+    let cuts = vec![cut(Kind::Blackhole, 0, Some(5_000.0), Reuse::Not)];
+    let row = &parsed(&failover_report("failover --rate 1000:0", cuts.clone()))["results"][0];
+    assert_eq!(row["gaps"][0]["goodput_mbps"], serde_json::json!({ "low": 5_000.0, "p50": 5_000.0 }));
+    assert!(row["gaps"][0].get("goodput_share").is_none() && row["cuts"][0].get("goodput_share").is_none());
+    assert_eq!(row["gaps"][0]["not_reused"], 1);
+    let report = failover_report("failover --rate 0:1000", cuts);
+    assert!(
+        parsed(&report)["results"][0]["cuts"][0]["goodput_share"].is_f64(),
+        "the one that was cut had none"
+    );
+    assert!(report.table().contains("blackhole, a returned link is used after: -; not in 1\n"));
 }
 
 #[test]

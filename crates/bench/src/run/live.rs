@@ -27,8 +27,11 @@ impl Live {
     /// One cut has been judged.
     pub(super) fn cut(&mut self, number: usize, cut: &Cut) {
         let (place, judgement) = (cut.place, cut.judgement);
+        let goodput = judgement
+            .goodput
+            .map_or(String::new(), |goodput| format!(", {:.0} Mbit/s meanwhile", goodput.mbps()));
         eprintln!(
-            "{}  cut {}, {} of link {} at node {}: gap {:.1} ms, net {:.1}",
+            "{}  cut {}, {} of link {} at node {}: gap {:.1} ms, net {:.1}{goodput}",
             self.title,
             number + 1,
             place.kind.name(),

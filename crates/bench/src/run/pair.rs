@@ -240,6 +240,12 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// What one side has said, if it has said something that is not progress; waits for nothing.
+    pub(super) fn heard(&mut self, which: Which) -> Result<Option<Event>, String> {
+        self.overhear_all_but(None)?;
+        Ok(self.side(which)?.heard())
+    }
+
     fn overhear_all_but(&mut self, which: Option<Which>) -> Result<(), String> {
         let asked = match which {
             Some(Which::Sender) => Some(0),

@@ -116,6 +116,11 @@ impl Side {
         Ok(())
     }
 
+    /// The event that was kept for whoever asks for it.
+    pub(super) fn heard(&mut self) -> Option<Event> {
+        self.kept.take()
+    }
+
     /// Why the process has ended without a word.
     fn epitaph(&mut self) -> String {
         let why = match &mut self.place {

@@ -235,7 +235,7 @@ fn what_differs_around_the_figures_is_noted() {
 
 #[test]
 fn each_cut_is_a_sample_of_its_kind_and_a_second_mode_is_noted() {
-    use crate::failover::{Cut, Judgement, Kind, Place};
+    use crate::failover::{Cut, Judgement, Kind, Place, Reuse};
     use crate::netns::Direction;
     let cut = |gap_ns| Cut {
         place: Place { kind: Kind::Carrier, link: 0, node: 0, direction: Direction::Both },
@@ -243,6 +243,8 @@ fn each_cut_is_a_sample_of_its_kind_and_a_second_mode_is_noted() {
         judgement: Judgement { gap_ns, ..Judgement::default() },
         carried_share: 0.5,
         aftermath_ns: None,
+        reuse: Reuse::Not,
+        flaps: 0,
     };
     let sample = |gap_ns: u64, far: usize| Sample {
         cuts: (0..20).map(|i| cut(if i < far { 80 } else { 1 } * (gap_ns + 1_000 * i as u64))).collect(),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::failover::{Cut, Judgement, Kind, Place};
+use crate::failover::{Cut, Goodput, Judgement, Kind, Place, Reuse};
 use crate::netns::Direction;
 use crate::report::Report;
 use crate::report::tests::{series, stream_sample};
@@ -62,9 +62,16 @@ fn cuts_are_numbered_within_their_repetition() {
     let cut = |kind, gap_ns, aftermath_ns| Cut {
         place: Place { kind, link: 0, node: 0, direction: Direction::Both },
         cut_ns: 0,
-        judgement: Judgement { gap_ns, gap_net_ns: gap_ns, ..Judgement::default() },
+        judgement: Judgement {
+            gap_ns,
+            gap_net_ns: gap_ns,
+            goodput: Some(Goodput { bytes: 1_250, span_ns: 10_000 }),
+            ..Judgement::default()
+        },
         carried_share: 0.5,
         aftermath_ns,
+        reuse: if kind == Kind::Carrier { Reuse::After(4_000_000) } else { Reuse::Not },
+        flaps: 0,
     };
     let sample = |gap_ns| Sample {
         cuts: vec![cut(Kind::Carrier, gap_ns, Some(5)), cut(Kind::Blackhole, gap_ns + 1_000_000, None)],
@@ -86,6 +93,15 @@ fn cuts_are_numbered_within_their_repetition() {
     ];
     assert_eq!(told, expected);
     assert_eq!(lines.iter().filter(|line| line["figure"] == "return_ms").count(), 2);
+    let told = |figure: &str| -> Vec<[&str; 3]> {
+        let lines = lines.iter().filter(|line| line["figure"] == figure && line["repetition"] == "1");
+        lines.map(|line| ["kind", "value", "unit"].map(|name| line[name].as_str())).collect()
+    };
+    assert_eq!(told("goodput_mbps"), [["carrier", "1000", "Mbit/s"], ["blackhole", "1000", "Mbit/s"]]);
+    assert_eq!(told("goodput_share").len(), 2);
+    assert_eq!(told("goodput_share")[0][2], "", "a share has no unit");
+    assert_eq!(told("reuse_ms"), [["carrier", "4", "ms"]]);
+    assert!(told("flaps").is_empty(), "nothing flapped");
 }
 
 #[test]
