@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::failover::Kind;
 use crate::report::document::Row;
-use crate::report::figures::Sides;
+use crate::report::figures::{CutRow, Sides};
 use crate::stats::Spread;
 
 /// Which values are the better ones.
@@ -61,7 +61,7 @@ pub(super) fn of(row: &Row) -> Vec<Figure> {
     let present = spreads.into_iter().filter_map(|(name, better, spread)| {
         Some(Figure { name: name.to_owned(), better, values: complete(row, spread?) })
     });
-    present.chain([Kind::Carrier, Kind::Blackhole].into_iter().filter_map(|kind| gaps(row, kind))).collect()
+    present.chain(Kind::ALL.into_iter().flat_map(|kind| of_cuts(row, kind))).collect()
 }
 
 /// The samples of a spread without those of failed repetitions: what was cut short says little.
@@ -70,10 +70,18 @@ fn complete(row: &Row, spread: &Spread) -> Vec<f64> {
     values.filter_map(|(_, value)| *value).collect()
 }
 
-/// The gaps of one kind of cut: here each cut is a sample.
-fn gaps(row: &Row, kind: Kind) -> Option<Figure> {
+/// The figures of one kind of cut: here each cut is a sample.
+fn of_cuts(row: &Row, kind: Kind) -> impl Iterator<Item = Figure> {
     let cuts = row.cuts.iter().filter(|cut| cut.kind == kind && !row.failed.contains(&cut.repetition));
-    let values: Vec<f64> = cuts.map(|cut| cut.gap_ms).collect();
-    let name = format!("gap_ms.{}", kind.name());
-    (!values.is_empty()).then_some(Figure { name, better: Better::Lower, values })
+    let cuts: Vec<&CutRow> = cuts.collect();
+    type Value = fn(&CutRow) -> Option<f64>;
+    let figures: [(&str, Better, Value); 3] = [
+        ("gap_ms", Better::Lower, |cut| Some(cut.gap_ms)),
+        ("goodput_mbps", Better::Higher, |cut| cut.goodput_mbps),
+        ("reuse_ms", Better::Lower, |cut| cut.reuse_ms),
+    ];
+    figures.into_iter().filter_map(move |(name, better, value)| {
+        let values: Vec<f64> = cuts.iter().filter_map(|cut| value(cut)).collect();
+        (!values.is_empty()).then(|| Figure { name: format!("{name}.{}", kind.name()), better, values })
+    })
 }
