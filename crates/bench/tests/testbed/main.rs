@@ -33,7 +33,7 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 30] = tests![
+const TESTS: [Test; 31] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
@@ -54,6 +54,7 @@ const TESTS: [Test; 30] = tests![
     loads::what_is_offered_and_what_is_received_are_two_figures,
     loads::streams_go_side_by_side_and_buffers_are_set,
     probes::every_cut_is_judged_and_nothing_is_lost,
+    probes::a_link_that_flaps_is_one_cut_and_what_it_did_is_counted,
     probes::one_link_has_nothing_to_fail_over_to,
     probes::an_idle_pair_has_a_cost_and_little_of_it,
     probes::a_receiver_that_stops_reading_gets_everything,

@@ -27,6 +27,7 @@ pub fn every_cut_is_judged_and_nothing_is_lost() {
             assert!(cut["gap_ms"].as_f64() > Some(0.0), "{cut:#}");
             assert!(cut["gap_net_ms"].as_f64() <= cut["gap_ms"].as_f64(), "{cut:#}");
             assert!(cut["return_ms"].as_f64() > Some(0.0), "what follows on a return is told: {cut:#}");
+            assert!(cut["goodput_share"].as_f64() > Some(0.0), "something arrived meanwhile: {cut:#}");
         }
         let kinds: Vec<&str> =
             row["gaps"].as_array().expect("gaps").iter().filter_map(|g| g["kind"].as_str()).collect();
@@ -34,6 +35,20 @@ pub fn every_cut_is_judged_and_nothing_is_lost() {
         assert!(row["calm_lateness_us"]["p50"].as_f64() > Some(0.0), "{row:#}");
         assert!(row["throughput_mbps"]["median"].as_f64() > Some(0.0), "the bulk went on: {row:#}");
     }
+}
+
+pub fn a_link_that_flaps_is_one_cut_and_what_it_did_is_counted() {
+    let line =
+        "failover --protocol polyrail --rate 200 --arrivals 1000 --kind flapping --cuts 1 --outage 0.5";
+    let document = bench(&format!("{line} --pause 0.6 --warmup 0.3"));
+    let row = &document["results"][0];
+    is_clean(row);
+    assert_eq!(row["cuts"].as_array().map(Vec::len), Some(1), "{row:#}");
+    assert_eq!((&row["gaps"][0]["kind"], &row["gaps"][0]["cuts"]), (&"flapping".into(), &1.into()));
+    let cut = &row["cuts"][0];
+    // Half a second has room for five; a machine that is short of time gets fewer in.
+    assert!(cut["flaps"].as_u64().is_some_and(|flaps| (1..=5).contains(&flaps)), "{cut:#}");
+    assert!(cut["goodput_share"].as_f64() > Some(0.0) && cut["unfinished"] == false, "{cut:#}");
 }
 
 pub fn one_link_has_nothing_to_fail_over_to() {
