@@ -79,7 +79,8 @@ struct Watch {
     seen: Option<(u64, u64)>,
     /// Looks since, with somebody in the seat and nothing new.
     quiet_ticks: u32,
-    /// Looks in a row that found that the application drives, while no other thread of it waited for that.
+    /// Looks in a row that found that the application drives, or rests to drive on in a moment, while no other thread of it
+    /// waited for that.
     steady_ticks: u32,
 }
 
@@ -135,6 +136,8 @@ pub(crate) struct Drive {
     sleeper: Mutex<Sleep>,
     /// Who sleeps on the descriptors: see [`Sleeper`].
     polling: AtomicU64,
+    /// 1 while the sleeper rests: it drives on in a moment, whatever happens.
+    resting: AtomicU64,
     /// When the sleeper wakes by itself at the latest.
     armed_ns: AtomicU64,
     /// What the timer is set to; it may have fired then. Changed by whoever has the engine, or to 0 after it has fired.
@@ -175,6 +178,7 @@ impl Drive {
             data_joined: OnceLock::new(),
             sleeper: Mutex::default(),
             polling: AtomicU64::new(NOBODY),
+            resting: AtomicU64::new(0),
             armed_ns: AtomicU64::new(u64::MAX),
             timer_ns: AtomicU64::new(0),
             woken: AtomicU64::new(0),
@@ -359,6 +363,7 @@ impl Drive {
     /// call because of deadlines or room.
     fn prepare(&self, engine: &Engine, sleep: &mut Sleep, is_rest: bool, work: Work) {
         // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
+        self.resting.store(is_rest as u64, Ordering::Relaxed);
         let armed_ns = if is_rest { 0 } else { work.next_deadline_ns.unwrap_or(u64::MAX) };
         self.armed_ns.store(armed_ns, Ordering::Relaxed);
         self.watched.store(if is_rest { u64::MAX } else { blocked_bits(engine) }, Ordering::Relaxed);
@@ -488,8 +493,11 @@ impl Drive {
         let now = (self.turns.load(Ordering::Relaxed), self.settled_seats.load(Ordering::Relaxed));
         let moved = watch.seen.replace(now) != Some(now);
         let wanted = self.is_wanted();
-        watch.steady_ticks = if moved && !wanted { watch.steady_ticks.saturating_add(1) } else { 0 };
-        if self.polling.load(Ordering::Relaxed) != NOBODY {
+        let seated = self.polling.load(Ordering::Relaxed) != NOBODY;
+        let rests = seated && self.resting.load(Ordering::Relaxed) == 1;
+        let steady = (moved || rests) && !wanted;
+        watch.steady_ticks = if steady { watch.steady_ticks.saturating_add(1) } else { 0 };
+        if seated {
             watch.quiet_ticks = if moved { 0 } else { watch.quiet_ticks + 1 };
             Next::Rest { patient: watch.quiet_ticks >= PATIENT_TICKS }
         } else if moved && !wanted {

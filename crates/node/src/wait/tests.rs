@@ -723,3 +723,23 @@ fn the_helper_looks_less_often_after_a_thread_that_drives_all_the_time_alone() {
     drive(&world);
     assert_eq!((steps(&world, &mut watch), watch.tick()), ([REST], HELPER_TICK), "another thread waits");
 }
+
+#[test]
+fn the_helper_looks_less_often_after_a_thread_that_rests_between_its_turns() {
+    let (world, mut watch) = (World::new(), Watch::default());
+    let drive_and_look = |watch: &mut Watch, rests: bool| {
+        // It woke and rests again; by the next look it has not woken yet.
+        drive(&world);
+        world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
+        world.drive.resting.store(rests as u64, Ordering::Relaxed);
+        assert_eq!(steps(&world, watch), [REST, REST]);
+        watch.tick()
+    };
+    for _ in 0..STEADY_TICKS {
+        assert_eq!(drive_and_look(&mut watch, false), HELPER_TICK, "one that sleeps may wake up to compute");
+    }
+    (1..STEADY_TICKS / 2).for_each(|_| assert_eq!(drive_and_look(&mut watch, true), HELPER_TICK));
+    assert_eq!(drive_and_look(&mut watch, true), STEADY_TICK);
+    world.drive.polling.store(NOBODY, Ordering::Relaxed);
+    assert_eq!((steps(&world, &mut watch), watch.tick()), ([Next::Poll], HELPER_TICK), "it has stopped");
+}
