@@ -362,8 +362,8 @@ impl Drive {
     /// Leaves word for others of what the sleep does not end by, and lists what it ends by. A rest ends in a moment: nobody need
     /// call because of deadlines or room.
     fn prepare(&self, engine: &Engine, sleep: &mut Sleep, is_rest: bool, work: Work) {
-        // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
         self.resting.store(is_rest as u64, Ordering::Relaxed);
+        // Whoever drives while we sleep, and finds an earlier deadline, sets the timer.
         let armed_ns = if is_rest { 0 } else { work.next_deadline_ns.unwrap_or(u64::MAX) };
         self.armed_ns.store(armed_ns, Ordering::Relaxed);
         self.watched.store(if is_rest { u64::MAX } else { blocked_bits(engine) }, Ordering::Relaxed);

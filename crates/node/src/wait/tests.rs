@@ -731,7 +731,7 @@ fn the_helper_looks_less_often_after_a_thread_that_rests_between_its_turns() {
         // It woke and rests again; by the next look it has not woken yet.
         drive(&world);
         world.drive.polling.store(Sleeper::Port as u64, Ordering::Relaxed);
-        world.drive.resting.store(rests as u64, Ordering::Relaxed);
+        world.drive.prepare(&world.drive.lock_to_drive(), &mut Sleep::default(), rests, Work::default());
         assert_eq!(steps(&world, watch), [REST, REST]);
         watch.tick()
     };

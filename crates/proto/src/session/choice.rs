@@ -57,8 +57,8 @@ impl Near {
 
     /// The next of them after link `index`, in a round, that is not `choice`.
     pub(super) fn after(&self, index: usize, choice: usize) -> Option<usize> {
-        let round = (index + 1..limits::LINKS_MAX).chain(0..=index);
-        round.into_iter().find(|&next| next != choice && self.holds(next))
+        let mut round = (index + 1..limits::LINKS_MAX).chain(0..=index);
+        round.find(|&next| next != choice && self.holds(next))
     }
 }
 
@@ -79,14 +79,15 @@ impl Choice {
     /// The link for a small message of `bytes` that is about to leave, which is remembered.
     pub(super) fn make(&mut self, now: Instant, links: &[Link], urgency: Class, bytes: u64) -> Option<usize> {
         let near = Near::of(links, urgency, bytes);
-        self.link = near.map(|near| {
-            let own = self.own(&near);
-            if near.is_alone() || self.answers_by(&near, links).is_some() {
-                return own;
-            }
-            self.rivals.step(now, own, &near).unwrap_or(own)
-        });
-        near.map(|near| self.among(&near, links))
+        let Some(near) = near else {
+            self.link = None;
+            return None;
+        };
+        let (own, answer) = (self.own(&near), self.answers_by(&near, links));
+        let is_open = answer.is_none() && !near.is_alone();
+        let won = if is_open { self.rivals.step(now, own, &near) } else { None };
+        self.link = won.or(Some(own));
+        answer.or_else(|| self.tried(&near)).or(self.link)
     }
 
     /// The same, without a trace.
@@ -106,11 +107,12 @@ impl Choice {
     }
 
     fn among(&self, near: &Near, links: &[Link]) -> usize {
-        if near.is_alone() {
-            return near.best;
-        }
-        let tried = || self.rivals.tried().filter(|&link| near.holds(link));
-        self.answers_by(near, links).or_else(tried).unwrap_or_else(|| self.own(near))
+        self.answers_by(near, links).or_else(|| self.tried(near)).unwrap_or_else(|| self.own(near))
+    }
+
+    /// The link that is tried now, if it still seems as good as the best.
+    fn tried(&self, near: &Near) -> Option<usize> {
+        self.rivals.tried().filter(|&link| near.holds(link))
     }
 
     /// The last choice, while nothing is better by far.

@@ -38,6 +38,7 @@ const QUANTUM_BYTES: u64 = 65_536;
 const NORMAL_PER_BULK_BYTES: u64 = 8 * QUANTUM_BYTES;
 /// Bulk and other classes share the links if both were sent within this span.
 const SHARED_SPAN: Duration = Duration::ms(100);
+
 impl Schedule {
     pub(super) fn enqueue_flow(&mut self, key: u32, flow: &mut SendFlow) {
         if !flow.queued {

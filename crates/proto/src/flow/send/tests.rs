@@ -341,3 +341,22 @@ fn a_large_message_leaves_without_asking_where_it_is_alone_and_credit_covers_it(
     let (take, ..) = first_take(100_000, behind);
     assert!(matches!(take, Some(Take::Announce { .. })), "{take:?}");
 }
+
+#[test]
+fn a_message_is_alone_if_no_other_waits_and_nothing_of_it_has_left() {
+    let (mut flow, mut credit) = flow();
+    assert_eq!(flow.lone_bytes(), None);
+    flow.push(message(0, 3_000));
+    assert_eq!(flow.lone_bytes(), Some(3_000));
+    flow.push(message(1, 64));
+    assert_eq!(flow.lone_bytes(), None, "another waits");
+    while let Some(Take::Part { seq: 0, .. }) = flow.take(Instant(1), &mut credit, 1_024, 1_448) {
+        assert!(flow.cursor == 0 || flow.lone_bytes().is_none(), "the rest of it waits");
+        if flow.next == 1 {
+            break;
+        }
+    }
+    assert_eq!(flow.lone_bytes(), Some(64), "what is under way does not wait");
+    flow.repeat_part(0, 0, 100);
+    assert_eq!(flow.lone_bytes(), None, "something is to be sent again");
+}

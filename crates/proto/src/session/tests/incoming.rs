@@ -40,7 +40,7 @@ pub(super) fn acknowledge_at(session: &mut Session, config: &Config, now: Instan
     .unwrap();
 }
 
-fn ack(now: Instant, ranges: &[(u64, u64)], queueing: Duration) -> wire::Ack {
+pub(super) fn ack(now: Instant, ranges: &[(u64, u64)], queueing: Duration) -> wire::Ack {
     wire::Ack {
         link: LinkId(0),
         rx_batch_log2: 0,

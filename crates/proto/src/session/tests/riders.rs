@@ -453,3 +453,14 @@ fn what_the_peer_waits_for_goes_by_the_link_by_which_it_comes_first() {
     grant(&mut session);
     assert_eq!([0, 1].map(|link| ask(&mut session, link)), [1, 0]);
 }
+
+#[test]
+fn of_two_ends_the_one_of_the_higher_identity_answers_by_the_link_that_it_was_asked_by() {
+    for (node, answers) in [(1, false), (3, true)] {
+        let config = Config::new(NodeId(node), Incarnation(1));
+        let mut session = session(&config, &[(Active, 0); 2]);
+        owe_acknowledgement(&mut session.links[1].received);
+        send(&mut session, 8);
+        assert_eq!([0, 1].map(|link| poll(&mut session, link).is_some()), [!answers, answers], "{node}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Links that are not equal: who takes what of the end of a message, and who helps the one that is late.
 
-use super::incoming::acknowledge_at;
+use super::incoming::{ack, acknowledge_at};
 use super::outgoing::*;
 use super::*;
 use crate::link::window::AckSample;
@@ -310,4 +310,40 @@ fn what_is_late_stays_where_it_is_while_no_other_link_may_carry_it() {
         });
         assert_eq!(session.stats.packets_insured, packets, "{name}");
     }
+}
+
+/// Messages of 64 B one after the other, each by the link that is chosen for it, until `ms` have passed: a round trip takes so
+/// long by each link. The links by which they left.
+fn one_by_one(session: &mut Session, ms: u64, took: [Duration; 2]) -> Vec<usize> {
+    let (mut now, mut by) = (NOW, Vec::new());
+    while now < NOW + Duration::ms(ms) {
+        send(session, 64);
+        let link = (0..2).find(|&link| poll_at(session, now, link as u8).is_some()).unwrap();
+        by.push(link);
+        let number = session.links[link].sent.next() - 1;
+        let sent_at = now;
+        now += took[link];
+        let ack = wire::Ack {
+            link: LinkId(link as u16),
+            stamp_echo: sent_at.stamp(),
+            delay: 0,
+            ..ack(now, &[(number, number)], Duration::ZERO)
+        };
+        let heard = with_cx(&config(), |cx| {
+            cx.now = now;
+            session.on_ack(cx, &ack)
+        });
+        heard.unwrap();
+    }
+    by
+}
+
+#[test]
+fn small_messages_move_to_the_link_whose_round_trips_turn_out_to_be_shorter() {
+    let last = |took: [Duration; 2]| {
+        let mut session = rates(&[1_000, 1_000]);
+        *one_by_one(&mut session, 200, took).last().unwrap()
+    };
+    let (long, short) = (Duration::us(400), Duration::us(300));
+    assert_eq!((last([long, short]), last([short, long]), last([long, long])), (1, 0, 0));
 }
