@@ -10,15 +10,20 @@ use arrayvec::ArrayVec;
 
 /// A link must be better by this to take over small messages, lest they hop at every packet.
 const GAIN_NS: u64 = 20_000;
+/// One that seems worse by no more than this may be better still: what hardly anything passes by shows no short round trips.
+const RIVAL_NS: u64 = 100_000;
 /// A small message is taken to be at least so long where links are compared, for others may share its packet.
 const OFFER_BYTES: u64 = 1_500;
 
-/// Links that would deliver a small message first, as far as anybody can tell.
+/// Links that would deliver a small message first, as far as anybody can tell. Sets have one bit for each link; one whose
+/// bearer takes nothing is in none of them, unless it is the best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Near {
     best: usize,
-    /// One bit each; a link whose bearer takes nothing is none of them, unless it is the best.
-    all: u32,
+    /// Those that seem equal.
+    equal: u32,
+    /// Those that may be as good: these, and what seems a little worse.
+    rivals: u32,
 }
 
 // One bit for each link.
@@ -35,30 +40,33 @@ impl Near {
         });
         let offers: ArrayVec<_, { limits::LINKS_MAX }> = offers.collect();
         let &(best, least_ns) = offers.iter().min_by_key(|&&(_, delay_ns)| delay_ns)?;
-        let most_ns = least_ns + GAIN_NS.max(least_ns / 10);
-        let is_near = |&&(index, delay_ns): &&(usize, u64)| delay_ns <= most_ns && !links[index].blocked;
-        let all = offers.iter().filter(is_near).fold(1 << best, |all, &(index, _)| all | 1 << index);
-        Some(Near { best, all })
+        let within = |most_ns: u64| {
+            let is_within =
+                |&&(index, delay_ns): &&(usize, u64)| delay_ns <= most_ns && !links[index].blocked;
+            offers.iter().filter(is_within).fold(1 << best, |all, &(index, _)| all | 1 << index)
+        };
+        let beyond = |gain_ns: u64| least_ns + gain_ns.max(least_ns / 10);
+        Some(Near { best, equal: within(beyond(GAIN_NS)), rivals: within(beyond(RIVAL_NS)) })
     }
 
-    /// These, of which `best` is one.
+    /// These may all be as good, of which `best` is one.
     #[cfg(test)]
-    pub(super) const fn among(best: usize, all: u32) -> Near {
-        Near { best, all }
+    pub(super) const fn among(best: usize, rivals: u32) -> Near {
+        Near { best, equal: rivals, rivals }
     }
 
-    pub(super) fn holds(&self, index: usize) -> bool {
-        self.all & 1 << index != 0
+    /// Whether a link seems as good as any.
+    fn is_equal(&self, index: usize) -> bool {
+        self.equal & 1 << index != 0
+    }
+
+    /// Whether a link may be as good as any.
+    pub(super) fn is_rival(&self, index: usize) -> bool {
+        self.rivals & 1 << index != 0
     }
 
     fn is_alone(&self) -> bool {
-        self.all == 1 << self.best
-    }
-
-    /// The next of them after link `index`, in a round, that is not `choice`.
-    pub(super) fn after(&self, index: usize, choice: usize) -> Option<usize> {
-        let mut round = (index + 1..limits::LINKS_MAX).chain(0..=index);
-        round.find(|&next| next != choice && self.holds(next))
+        self.rivals == 1 << self.best
     }
 }
 
@@ -66,6 +74,8 @@ impl Near {
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     link: Option<usize>,
+    /// That link was found out to be better than it seemed.
+    proven: bool,
     /// Answers go by the link that what they answer came by, if links seem equal: of two ends, one does so.
     follows: bool,
     rivals: Rivals,
@@ -86,6 +96,7 @@ impl Choice {
         let (own, answer) = (self.own(&near), self.answers_by(&near, links));
         let is_open = answer.is_none() && !near.is_alone();
         let won = if is_open { self.rivals.step(now, own, &near) } else { None };
+        self.proven = won.is_some() || self.proven && self.link == Some(own);
         self.link = won.or(Some(own));
         answer.or_else(|| self.tried(&near)).or(self.link)
     }
@@ -112,17 +123,18 @@ impl Choice {
 
     /// The link that is tried now, if it still seems as good as the best.
     fn tried(&self, near: &Near) -> Option<usize> {
-        self.rivals.tried().filter(|&link| near.holds(link))
+        self.rivals.tried().filter(|&link| near.is_rival(link))
     }
 
     /// The last choice, while nothing is better by far.
     fn own(&self, near: &Near) -> usize {
-        self.link.filter(|&link| near.holds(link)).unwrap_or(near.best)
+        let stays = |&link: &usize| near.is_equal(link) || self.proven && near.is_rival(link);
+        self.link.filter(stays).unwrap_or(near.best)
     }
 
     /// The link by which something came that waits to be confirmed: its confirmation rides along, and needs no packet.
     fn answers_by(&self, near: &Near, links: &[Link]) -> Option<usize> {
-        let answers = |&index: &usize| near.holds(index) && links[index].received.ack_pending();
+        let answers = |&index: &usize| near.is_rival(index) && links[index].received.ack_pending();
         if !self.follows || near.is_alone() {
             return None;
         }
@@ -252,7 +264,7 @@ mod tests {
         let mut choice = Choice::new(true);
         both[1].blocked = true;
         assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(0), "it takes nothing");
-        let mut late = links(&[Duration::us(300), Duration::us(400)]);
+        let mut late = links(&[Duration::us(300), Duration::us(600)]);
         hear(&mut late[1]);
         assert_eq!(choice.make(NOW, &late, Class::Normal, 64), Some(0), "it is not as good");
         both[1].blocked = false;
@@ -261,8 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_found_out_to_be_better_is_the_choice() {
-        let both = links(&[Duration::us(300), Duration::us(290)]);
+    fn a_link_that_is_found_out_to_be_better_is_the_choice_although_it_seems_a_little_worse() {
+        // By the half of what they differ in: more than seems equal.
+        let both = links(&[Duration::us(300), Duration::us(360)]);
         let mut choice = Choice::new(false);
         choice.link = Some(0);
         let (mut now, mut by) = (NOW, [0; 2]);
@@ -274,6 +287,16 @@ mod tests {
             now += Duration::ms(1);
         }
         assert!(by[0] < 250 && choice.link == Some(1), "{by:?}");
+        choice.note_round_trip(1, Duration::us(44));
+        assert_eq!(
+            choice.make(now, &links(&[Duration::us(300), Duration::us(600)]), Class::Normal, 64),
+            Some(0)
+        );
+        assert_eq!(
+            (choice.make(now, &both, Class::Normal, 64), choice.proven),
+            (Some(0), false),
+            "that was another time"
+        );
         choice.forget();
         assert_eq!((choice.link, choice.follows), (None, false));
     }
