@@ -88,17 +88,6 @@ impl Buckets {
         Ok(())
     }
 
-    /// The same while single packets are all that may wait: where one does, the bucket has less than that.
-    pub(crate) fn look_at_packets(&mut self) -> io::Result<()> {
-        self.look()?;
-        for (tokens, count) in self.tokens.iter_mut().zip(&self.counts) {
-            if count.waiting > 0 {
-                *tokens = 0.0;
-            }
-        }
-        Ok(())
-    }
-
     /// Rate of a link, in bytes per second.
     pub(crate) fn rate(&self, link: usize) -> f64 {
         self.shapes[link].rate
@@ -113,7 +102,10 @@ impl Buckets {
         let seconds = (now_ns - self.looked_ns) as f64 / 1e9;
         for (link, shape) in self.shapes.iter().enumerate() {
             let passed = counts[link].passed.saturating_sub(self.counts[link].passed) as f64;
-            self.tokens[link] = (self.tokens[link] + shape.rate * seconds - passed).clamp(0.0, shape.burst);
+            let tokens = (self.tokens[link] + shape.rate * seconds - passed).clamp(0.0, shape.burst);
+            // What waits, were it all one packet, finds less than that.
+            let waiting = counts[link].waiting;
+            self.tokens[link] = if waiting > 0 { tokens.min(f64::from(waiting)) } else { tokens };
         }
         (self.counts, self.looked_ns) = (counts, now_ns);
     }
@@ -185,8 +177,8 @@ mod tests {
         assert_eq!(buckets.tokens, [0.0, 0.0], "never less than nothing");
         let mut waits = Buckets::new(vec![GIGABIT], Box::new(|| Ok(vec![Count { passed: 0, waiting: 9 }])));
         waits.are_full().unwrap();
-        waits.look_at_packets().unwrap();
-        assert_eq!(waits.state(0), (0.0, 9), "a packet waits: the bucket has less than that");
+        waits.look().unwrap();
+        assert_eq!(waits.state(0), (9.0, 9), "a packet waits: the bucket has less than that");
     }
 
     #[test]
