@@ -33,7 +33,7 @@ const BUSY: Duration = Duration::from_millis(1);
 /// that spins.
 const BUSY_ALONE: Duration = Duration::from_millis(10);
 /// While nothing but large messages passes, of which none is missed for so long.
-const CALM: Duration = Duration::from_millis(5);
+const CALM: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(250);
 /// How often peers' names are resolved again.
 const RESOLVE_EVERY_NS: u64 = 30_000_000_000;

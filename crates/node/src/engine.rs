@@ -12,6 +12,7 @@ mod gather;
 pub(crate) mod history;
 #[cfg(test)]
 mod joined;
+mod looks;
 mod picture;
 pub(crate) mod readers;
 mod rest;
@@ -137,6 +138,8 @@ struct Attached {
     checked_at: Instant,
     /// When all its sockets were looked at.
     looked_at: Instant,
+    /// When something was found there.
+    found_at: Instant,
     /// When beacons were looked for.
     beacons_at: Instant,
     send_buffer: u32,

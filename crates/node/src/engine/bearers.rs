@@ -185,13 +185,14 @@ impl Engine {
     }
 
     fn attach(&mut self, now_ns: u64, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
-        let (checked_at, looked_at, beacons_at) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
+        let [checked_at, looked_at, found_at, beacons_at] = [Instant::ZERO; 4];
         let attached = Attached {
             bearer,
             id,
             blocked: false,
             checked_at,
             looked_at,
+            found_at,
             beacons_at,
             send_buffer: 0,
             loopback,

@@ -13,8 +13,6 @@ use polyrail_proto::time::{Duration, Instant};
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 
-/// Quiet sockets are looked at so often: each empty look is a system call.
-const QUIET_SPAN: Duration = Duration::us(20);
 /// Beacons may wait.
 const BEACON_SPAN: Duration = Duration::ms(1);
 /// Coming later than this to a deadline is a stall of this machine, not a silence of others.
@@ -109,13 +107,13 @@ impl Engine {
                 Look::Everywhere => true,
                 Look::Inside | Look::Ready => due,
                 Look::Rested => false,
-                Look::Busy => due || now.since(entry.looked_at) >= QUIET_SPAN,
+                Look::Busy => due || self.is_look_due(index, now),
             };
             if matches!(budget.look, Look::Ready | Look::Rested) && !everywhere {
                 self.receive_ready(index, now, budget, work);
                 continue;
             }
-            let near = index == self.hot && budget.look == Look::Busy && !budget.sending;
+            let near = budget.look == Look::Busy && !budget.sending && self.is_busy_bearer(index, now);
             if near || everywhere {
                 self.receive_from(index, now, budget, (everywhere, thorough), work);
             }
@@ -191,6 +189,7 @@ impl Engine {
         if calls > 0 {
             if !self.bearers[index].loopback {
                 self.hot = index;
+                self.bearers[index].found_at = now;
             }
             let id = self.bearers[index].id;
             self.node.handle_batch_end(now, id, bytes, calls);
