@@ -5,17 +5,18 @@
 
 use super::division::BYTES_MAX;
 use super::{Session, calm};
-use crate::link::window::{TRAIN_SPAN, span_bytes};
+use crate::link::window::TRAIN_SPAN;
 use crate::time::{Duration, Instant};
 
-/// Span of a train beside other classes.
-const SHARED_SPAN: Duration = Duration::us(100);
+/// Span of a train beside other classes, and at the end of what waits.
+const SHORT_SPAN: Duration = Duration::us(75);
 /// Span of a train while much waits.
 const LONG_SPAN: Duration = Duration::ms(1);
-/// Much is what the links move in so much time.
+/// Much is what the links move in so much time,
 const MUCH: Duration = Duration::ms(8);
-/// Least queue while whoever drives looks after it seldom (`calm`).
-const CALM_QUEUE: Duration = Duration::ms(2);
+/// and the end of it one part in so many: what has come is copied while the next is on its way, so that little is left to do
+/// when the last train arrives.
+const END: u64 = 16;
 
 /// What the links are to aim at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,14 +33,20 @@ impl Session {
         #[cfg(feature = "planted")]
         let shared = shared && self.planted != Some(crate::planted::Planted::DeepQueue);
         if shared {
-            return Aims { queue_target: short, train_span: SHARED_SPAN };
+            return Aims { queue_target: short, train_span: SHORT_SPAN };
         }
         let rate = self.links.iter().map(|link| link.window.rate_bytes_per_s()).sum::<u64>();
         let much = rate / 1_000_000 * MUCH.as_us();
         // Trains of faster links are as long as they can be.
         let waiting = if (1..=BYTES_MAX).contains(&much) { self.waiting_bytes(much) } else { 0 };
-        let train_span = if waiting > 0 && waiting >= much { LONG_SPAN } else { TRAIN_SPAN };
-        let is_left_alone = waiting > 0 && waiting >= span_bytes(rate, calm::WORK) && self.is_calm(now);
-        Aims { queue_target: if is_left_alone { long.max(CALM_QUEUE) } else { long }, train_span }
+        let train_span = match waiting {
+            0 => TRAIN_SPAN,
+            _ if waiting >= much => LONG_SPAN,
+            _ if waiting < much / END => SHORT_SPAN,
+            _ => TRAIN_SPAN,
+        };
+        // Whoever drives looks after the queues seldom: the half of them is to last for so long.
+        let rest = if self.is_calm(now) { calm::rest_beside(waiting, rate) } else { Duration::ZERO };
+        Aims { queue_target: long.max(rest.times(2)), train_span }
     }
 }

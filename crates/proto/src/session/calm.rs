@@ -15,13 +15,15 @@ use crate::wire::Frame;
 
 /// Nothing but large messages has passed for so long.
 const SPAN: Duration = Duration::ms(100);
-/// What is known to be under way takes the links at least so long.
-pub(super) const WORK: Duration = Duration::ms(3);
+/// Of what is known to be under way, at least so much is left at the end of a rest, and as much as passed in it.
+const LEFT: Duration = Duration::ms(1);
 /// Longest rest: what comes unexpectedly waits for so long.
 const REST_MAX: Duration = Duration::ms(1);
 /// Shortest one that is worth its while.
 const REST_MIN: Duration = Duration::us(200);
-/// No more than this arrives in a rest: the sockets have room for it, and the caches too.
+/// Longer work allows no longer rest.
+const WORK_MAX: Duration = Duration(LEFT.0 + 2 * REST_MAX.0);
+/// No more than this arrives by a link in a rest: the sockets have room for it, and the caches too.
 const REST_BYTES_MAX: u64 = 256 << 10;
 
 /// How long nobody has to look.
@@ -97,20 +99,34 @@ impl Session {
         if left == 0 {
             return REST_MAX;
         }
-        let rate = self.links.iter().map(|link| link.received.rate_bytes_per_s()).sum::<u64>();
-        if rate == 0 || left < span_bytes(rate, WORK) {
-            return Duration::ZERO;
+        let rates = self.links.iter().map(|link| link.received.rate_bytes_per_s());
+        let (sum, fastest) = rates.fold((0, 0), |(sum, most), rate| (sum + rate, rate.max(most)));
+        let rest = rest_beside(left, sum);
+        if fastest == 0 {
+            rest
+        } else {
+            worthwhile(rest.min(Duration::us(REST_BYTES_MAX * 1_000_000 / fastest)))
         }
-        let rest = Duration::us(REST_BYTES_MAX * 1_000_000 / rate).min(REST_MAX);
-        if rest < REST_MIN { Duration::ZERO } else { rest }
     }
 
     /// The links are to have enough to do.
     fn rest_of_sending(&self) -> Duration {
         let rate = self.links.iter().map(|link| link.window.rate_bytes_per_s()).sum::<u64>();
-        let work = span_bytes(rate, WORK);
-        if work > 0 && self.waiting_bytes(work) >= work { REST_MAX } else { Duration::ZERO }
+        rest_beside(self.waiting_bytes(span_bytes(rate, WORK_MAX)), rate)
     }
+}
+
+/// How long nobody has to look while so much is under way.
+pub(super) fn rest_beside(bytes: u64, rate_bytes_per_s: u64) -> Duration {
+    if rate_bytes_per_s == 0 {
+        return Duration::ZERO;
+    }
+    let work = Duration(bytes.saturating_mul(1_000_000_000) / rate_bytes_per_s);
+    worthwhile(Duration((work - LEFT).0 / 2).min(REST_MAX))
+}
+
+fn worthwhile(rest: Duration) -> Duration {
+    if rest < REST_MIN { Duration::ZERO } else { rest }
 }
 
 /// Whether nothing is to be found out about a link.

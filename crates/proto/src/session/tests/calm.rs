@@ -69,7 +69,8 @@ fn who_does_nothing_neither_rests_nor_keeps_others_from_it() {
 
 #[test]
 fn who_sends_rests_while_there_is_enough_to_do_for_all_links() {
-    for (bytes, rest) in [(2_999_000, 1_000), (600_000, 1_000), (590_000, 0)] {
+    for (bytes, rest) in [(2_999_000, 1_000), (600_000, 1_000), (400_000, 500), (282_000, 205), (278_000, 0)]
+    {
         assert_eq!(rest_us(&sending(&[100, 100], bytes), 100), Some(rest), "{bytes}");
     }
     assert!(sending(&[100, 100], 8 * MB).rest(at_ms(100)).unwrap().sends);
@@ -80,8 +81,9 @@ fn who_sends_rests_while_there_is_enough_to_do_for_all_links() {
 fn who_receives_rests_while_much_is_to_come_and_not_for_more_than_finds_room() {
     for (rate, messages, rest) in [
         (100, &[MB][..], 1_000),
-        (100, &[200_000, 110_000], 1_000),
-        (100, &[200_000, 90_000], 0),
+        (100, &[200_000, 100_000], 1_000),
+        (100, &[100_000, 100_000], 500),
+        (100, &[90_000, 48_000], 0),
         (500, &[100 * MB], 524),
         (1_250, &[100 * MB], 209),
         (1_500, &[100 * MB], 0),
@@ -90,9 +92,12 @@ fn who_receives_rests_while_much_is_to_come_and_not_for_more_than_finds_room() {
         assert_eq!(rest_us(&session, 100), Some(rest), "{rate} {messages:?}");
         assert!(!session.rest(at_ms(100)).unwrap().sends);
     }
+    let mut session = receiving(500, &[100 * MB]);
+    session.links.push(receiving(250, &[]).links.remove(0));
+    assert_eq!(rest_us(&session, 100), Some(524), "for each link");
     let mut session = receiving(100, &[MB]);
     let transfer = session.receiving.transfers.get_mut(0).unwrap();
-    transfer.place(0, 710_000, |_, _, _, _| {});
+    transfer.place(0, 870_000, |_, _, _, _| {});
     assert_eq!(rest_us(&session, 100), Some(0), "the end of it is not to wait");
 }
 
@@ -114,5 +119,6 @@ fn queues_are_deep_enough_for_a_rest_and_only_then() {
     let long_us = config().queue_target.1.as_us();
     let session = sending(&[100, 100], 8 * MB);
     assert_eq!((queue_us(&session, 99), queue_us(&session, 100)), (long_us, 2_000));
-    assert_eq!(queue_us(&sending(&[100, 100], 590_000), 100), long_us, "there is not enough to do");
+    assert_eq!(queue_us(&sending(&[100, 100], 500_000), 100), 1_500, "twice the rest");
+    assert_eq!(queue_us(&sending(&[100, 100], 390_000), 100), long_us, "there is not enough to do");
 }
