@@ -101,12 +101,9 @@ impl Session {
         }
         let rates = self.links.iter().map(|link| link.received.rate_bytes_per_s());
         let (sum, fastest) = rates.fold((0, 0), |(sum, most), rate| (sum + rate, rate.max(most)));
-        let rest = rest_beside(left, sum);
-        if fastest == 0 {
-            rest
-        } else {
-            worthwhile(rest.min(Duration::us(REST_BYTES_MAX * 1_000_000 / fastest)))
-        }
+        let filled_us = (REST_BYTES_MAX * 1_000_000).checked_div(fastest);
+        let filled = filled_us.map_or(Duration::ZERO, Duration::us);
+        worthwhile(rest_beside(left, sum).min(filled))
     }
 
     /// The links are to have enough to do.
