@@ -12,6 +12,9 @@ use arrayvec::ArrayVec;
 const GAIN_NS: u64 = 20_000;
 /// One that seems worse by no more than this may be better still: what hardly anything passes by shows no short round trips.
 const RIVAL_NS: u64 = 100_000;
+/// While nothing is in flight by the choice, the links are held against each other again so long after the last time: that
+/// takes longer than all else that is done for a small message.
+const STANDS: Duration = Duration::us(100);
 /// A small message is taken to be at least so long where links are compared, for others may share its packet.
 const OFFER_BYTES: u64 = 1_500;
 
@@ -40,13 +43,13 @@ impl Near {
         });
         let offers: ArrayVec<_, { limits::LINKS_MAX }> = offers.collect();
         let &(best, least_ns) = offers.iter().min_by_key(|&&(_, delay_ns)| delay_ns)?;
-        let within = |most_ns: u64| {
-            let is_within =
-                |&&(index, delay_ns): &&(usize, u64)| delay_ns <= most_ns && !links[index].blocked;
-            offers.iter().filter(is_within).fold(1 << best, |all, &(index, _)| all | 1 << index)
-        };
-        let beyond = |gain_ns: u64| least_ns + gain_ns.max(least_ns / 10);
-        Some(Near { best, equal: within(beyond(GAIN_NS)), rivals: within(beyond(RIVAL_NS)) })
+        let mut near = Near { best, equal: 1 << best, rivals: 1 << best };
+        for &(index, delay_ns) in offers.iter().filter(|&&(index, _)| !links[index].blocked) {
+            let is_within = |worse_ns: u64| delay_ns <= least_ns + worse_ns.max(least_ns / 10);
+            near.equal |= u32::from(is_within(GAIN_NS)) << index;
+            near.rivals |= u32::from(is_within(RIVAL_NS)) << index;
+        }
+        Some(near)
     }
 
     /// These may all be as good, of which `best` is one.
@@ -74,6 +77,8 @@ impl Near {
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     link: Option<usize>,
+    /// It stands until then while nothing is in flight by it.
+    stands_until: Instant,
     /// That link was found out to be better than it seemed.
     proven: bool,
     /// Answers go by the link that what they answer came by, if links seem equal: of two ends, one does so.
@@ -88,11 +93,15 @@ impl Choice {
 
     /// The link for a small message of `bytes` that is about to leave, which is remembered.
     pub(super) fn make(&mut self, now: Instant, links: &[Link], urgency: Class, bytes: u64) -> Option<usize> {
+        if let Some(standing) = self.link.filter(|&link| self.stands(now, links, link, bytes)) {
+            return Some(standing);
+        }
         let near = Near::of(links, urgency, bytes);
         let Some(near) = near else {
             self.link = None;
             return None;
         };
+        self.stands_until = now + STANDS;
         let (own, answer) = (self.own(&near), self.answers_by(&near, links));
         let is_open = answer.is_none() && !near.is_alone();
         let won = if is_open { self.rivals.step(now, own, &near) } else { None };
@@ -115,6 +124,18 @@ impl Choice {
     /// Links came or went, or other ones are wanted.
     pub(super) fn forget(&mut self) {
         *self = Choice::new(self.follows);
+    }
+
+    /// Whether `link`, the choice, need not be held against the others for a message of `bytes`.
+    #[inline]
+    fn stands(&self, now: Instant, links: &[Link], link: usize, bytes: u64) -> bool {
+        let is_pending = |index: usize| index != link && links[index].received.ack_pending();
+        let is_free = |link: &Link| link.sent.is_empty() && !link.blocked && link.sure();
+        now < self.stands_until
+            && bytes <= OFFER_BYTES
+            && self.rivals.tried().is_none()
+            && links.get(link).is_some_and(is_free)
+            && !(self.follows && (0..links.len()).any(is_pending))
     }
 
     fn among(&self, near: &Near, links: &[Link]) -> usize {
@@ -199,6 +220,12 @@ mod tests {
         rtts.iter().enumerate().map(link).collect()
     }
 
+    /// The choice as it is made when the last one does not stand any more.
+    fn anew(choice: &mut Choice, links: &[Link], urgency: Class, bytes: u64) -> Option<usize> {
+        choice.stands_until = Instant::ZERO;
+        choice.make(NOW, links, urgency, bytes)
+    }
+
     #[test]
     fn the_choice_moves_only_to_a_link_that_is_better_by_far() {
         // A way takes half a round trip, and at least as long as the bytes on it.
@@ -210,15 +237,15 @@ mod tests {
         ] {
             let mut choice = Choice::default();
             let mut both = links(&[Duration::us(first_us); 2]);
-            assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(0), "the first of equals");
+            assert_eq!(anew(&mut choice, &both, Class::Normal, 1_500), Some(0), "the first of equals");
             both[1] = links(&[Duration::us(second_us); 2]).remove(1);
             assert_eq!(
-                choice.make(NOW, &both, Class::Normal, 1_500),
+                anew(&mut choice, &both, Class::Normal, 1_500),
                 Some(second as usize),
                 "{first_us} {second_us}"
             );
             choice.forget();
-            assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(1), "without a choice the best");
+            assert_eq!(anew(&mut choice, &both, Class::Normal, 1_500), Some(1), "without a choice the best");
         }
     }
 
@@ -226,10 +253,10 @@ mod tests {
     fn a_link_without_room_is_not_chosen_and_one_that_is_blocked_does_not_hold_the_choice() {
         let mut choice = Choice::default();
         let mut both = links(&[Duration::us(300), Duration::us(290)]);
-        assert_eq!(choice.make(NOW, &both[..1], Class::Normal, 1_500), Some(0));
-        assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(0));
+        assert_eq!(anew(&mut choice, &both[..1], Class::Normal, 1_500), Some(0));
+        assert_eq!(anew(&mut choice, &both, Class::Normal, 1_500), Some(0));
         both[0].blocked = true;
-        assert_eq!(choice.make(NOW, &both, Class::Normal, 1_500), Some(1));
+        assert_eq!(anew(&mut choice, &both, Class::Normal, 1_500), Some(1));
         let filled = NewTrain {
             count: 64,
             packet_bytes: 2_000,
@@ -239,8 +266,49 @@ mod tests {
             expected: Duration::ZERO,
         };
         both[1].sent.push(Instant(1), filled);
-        assert_eq!((both[1].room(), choice.make(NOW, &both, Class::Normal, 1_500)), (0, Some(0)));
-        assert_eq!(choice.make(NOW, &[], Class::Normal, 1_500), None);
+        assert_eq!((both[1].room(), anew(&mut choice, &both, Class::Normal, 1_500)), (0, Some(0)));
+        assert_eq!(anew(&mut choice, &[], Class::Normal, 1_500), None);
+    }
+
+    #[test]
+    fn a_choice_stands_for_a_while_as_long_as_nothing_is_in_flight_by_it_or_known_against_it() {
+        let known = || links(&[Duration::us(300), Duration::us(100), Duration::us(300)]);
+        let sent = |links: &mut [Link]| {
+            let train = NewTrain {
+                count: 1,
+                packet_bytes: 100,
+                last_bytes: 100,
+                items: vec![],
+                extent: None,
+                expected: Duration::ZERO,
+            };
+            links[0].sent.push(NOW, train);
+        };
+        type Change<'a> = (&'a str, Option<usize>, &'a dyn Fn(&mut [Link]));
+        let changes: [Change<'_>; 6] = [
+            ("nothing", Some(0), &|_| {}),
+            ("something is in flight", Some(1), &sent),
+            ("its bearer takes nothing", Some(1), &|links| links[0].blocked = true),
+            ("it has no carrier", Some(1), &|links| links[0].carrier = false),
+            ("something came by another", Some(2), &|links| hear(&mut links[2])),
+            ("it is large", Some(1), &|_| {}),
+        ];
+        for (what, choice, change) in changes {
+            let mut made = Choice::new(true);
+            assert_eq!(anew(&mut made, &links(&[Duration::us(300); 3]), Class::Normal, 64), Some(0));
+            let mut links = known();
+            if choice == Some(2) {
+                links[1] = self::links(&[Duration::us(300)]).remove(0);
+            }
+            change(&mut links);
+            let bytes = if what == "it is large" { OFFER_BYTES + 1 } else { 64 };
+            assert_eq!(made.make(NOW, &links, Class::Normal, bytes), choice, "{what}");
+        }
+        let mut made = Choice::default();
+        assert_eq!(anew(&mut made, &links(&[Duration::us(300); 3]), Class::Normal, 64), Some(0));
+        assert_eq!(made.make(NOW + STANDS - Duration(1), &known(), Class::Normal, 64), Some(0));
+        assert_eq!(made.make(NOW + STANDS, &known(), Class::Normal, 64), Some(1));
+        assert_eq!(made.make(NOW, &[], Class::Normal, 64), None, "it is gone");
     }
 
     /// Something came by the link that waits to be confirmed.
@@ -258,18 +326,25 @@ mod tests {
         hear(&mut both[1]);
         for (follows, second) in [(false, false), (true, true)] {
             let mut choice = Choice::new(follows);
-            assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(second as usize));
+            assert_eq!(anew(&mut choice, &both, Class::Normal, 64), Some(second as usize));
             assert_eq!(choice.pick(&both, Class::Normal, 64), Some(second as usize));
         }
+        let mut rival = links(&[Duration::us(300), Duration::us(360)]);
+        hear(&mut rival[1]);
+        assert_eq!(
+            anew(&mut Choice::new(true), &rival, Class::Normal, 64),
+            Some(1),
+            "the peer may be trying it"
+        );
         let mut choice = Choice::new(true);
         both[1].blocked = true;
-        assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(0), "it takes nothing");
+        assert_eq!(anew(&mut choice, &both, Class::Normal, 64), Some(0), "it takes nothing");
         let mut late = links(&[Duration::us(300), Duration::us(600)]);
         hear(&mut late[1]);
-        assert_eq!(choice.make(NOW, &late, Class::Normal, 64), Some(0), "it is not as good");
+        assert_eq!(anew(&mut choice, &late, Class::Normal, 64), Some(0), "it is not as good");
         both[1].blocked = false;
         hear(&mut both[0]);
-        assert_eq!(choice.make(NOW, &both, Class::Normal, 64), Some(0), "both would do: no reason to move");
+        assert_eq!(anew(&mut choice, &both, Class::Normal, 64), Some(0), "both would do: no reason to move");
     }
 
     #[test]
@@ -279,21 +354,21 @@ mod tests {
         let mut choice = Choice::new(false);
         choice.link = Some(0);
         let (mut now, mut by) = (NOW, [0; 2]);
-        for _ in 0..400 {
+        for _ in 0..2_000 {
             let link = choice.make(now, &both, Class::Normal, 64).unwrap();
             assert_eq!(choice.pick(&both, Class::Normal, 64), Some(link));
             by[link] += 1;
             choice.note_round_trip(link, Duration::us([59, 44][link]));
             now += Duration::ms(1);
         }
-        assert!(by[0] < 250 && choice.link == Some(1), "{by:?}");
+        assert!(by[0] < 1_250 && choice.link == Some(1), "{by:?}");
         choice.note_round_trip(1, Duration::us(44));
         assert_eq!(
-            choice.make(now, &links(&[Duration::us(300), Duration::us(600)]), Class::Normal, 64),
+            anew(&mut choice, &links(&[Duration::us(300), Duration::us(600)]), Class::Normal, 64),
             Some(0)
         );
         assert_eq!(
-            (choice.make(now, &both, Class::Normal, 64), choice.proven),
+            (anew(&mut choice, &both, Class::Normal, 64), choice.proven),
             (Some(0), false),
             "that was another time"
         );

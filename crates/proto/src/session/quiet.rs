@@ -7,13 +7,38 @@
 use crate::id::BearerId;
 use crate::time::Instant;
 
+/// Bearers, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Bearers(u32);
+
+// One bit for each bearer.
+const _: () = assert!(crate::limits::BEARERS_MAX <= u32::BITS as usize);
+
+impl Bearers {
+    pub(super) const fn of(bearer: BearerId) -> Bearers {
+        Bearers(1 << bearer.0)
+    }
+
+    pub(super) fn insert(&mut self, bearer: BearerId) {
+        self.0 |= Bearers::of(bearer).0;
+    }
+
+    pub(super) const fn without(self, others: Bearers) -> Bearers {
+        Bearers(self.0 & !others.0)
+    }
+
+    const fn has(self, bearer: BearerId) -> bool {
+        self.0 & Bearers::of(bearer).0 != 0
+    }
+}
+
 /// What is known of a session since something last happened to it.
 #[derive(Debug)]
 pub(super) struct Quiet {
-    /// The bearers that it has links over, one bit each; nothing ever leaves by another.
-    linked: u32,
-    /// The bearers by which it had nothing to send when it was asked, one bit each.
-    bearers: u32,
+    /// The bearers that it has links over; nothing ever leaves by another.
+    linked: Bearers,
+    /// Those by which it had nothing to send when it was asked.
+    silent: Bearers,
     /// What was found holds before this moment.
     until: Instant,
     /// When it wants to be looked at, if that was asked.
@@ -22,7 +47,7 @@ pub(super) struct Quiet {
 
 impl Default for Quiet {
     fn default() -> Self {
-        Quiet { linked: 0, bearers: 0, until: Instant::NEVER, deadline: None }
+        Quiet { linked: Bearers::default(), silent: Bearers::default(), until: Instant::NEVER, deadline: None }
     }
 }
 
@@ -35,41 +60,41 @@ impl Quiet {
 
     /// The session has a new link over `bearer`.
     pub(super) fn add_link(&mut self, bearer: BearerId) {
-        self.linked |= bit(bearer);
+        self.linked.insert(bearer);
         self.stir();
     }
 
     /// These are the bearers that are left to it.
     pub(super) fn set_links(&mut self, bearers: impl Iterator<Item = BearerId>) {
-        self.linked = bearers.fold(0, |linked, bearer| linked | bit(bearer));
+        self.linked = Bearers::default();
+        bearers.for_each(|bearer| self.linked.insert(bearer));
         self.stir();
     }
 
     /// Whether the session has a link over `bearer`.
     #[inline]
     pub(super) fn has_link(&self, bearer: BearerId) -> bool {
-        self.linked & bit(bearer) != 0
+        self.linked.has(bearer)
     }
 
     /// Whether it is known that nothing is to be sent by `bearer`.
     #[inline]
     pub(super) fn holds(&self, now: Instant, bearer: BearerId) -> bool {
-        let bit = bit(bearer);
-        self.linked & bit == 0 || (self.bearers & bit != 0 && now < self.until)
+        !self.linked.has(bearer) || (self.silent.has(bearer) && now < self.until)
     }
 
     /// Whether it is known that nothing is to be sent by any bearer.
     #[inline]
     pub(super) fn holds_everywhere(&self, now: Instant) -> bool {
-        self.linked & !self.bearers == 0 && now < self.until
+        self.linked.without(self.silent) == Bearers::default() && now < self.until
     }
 
-    /// Nothing is to be sent by `bearer` before `until`.
-    pub(super) fn note(&mut self, now: Instant, bearer: BearerId, until: Instant) {
+    /// Nothing is to be sent by `silent` before `until`.
+    pub(super) fn note(&mut self, now: Instant, silent: Bearers, until: Instant) {
         if now >= self.until {
-            (self.bearers, self.until) = (0, Instant::NEVER);
+            (self.silent, self.until) = (Bearers::default(), Instant::NEVER);
         }
-        self.bearers |= bit(bearer);
+        self.silent.0 |= silent.0;
         self.until = self.until.min(until);
     }
 
@@ -84,13 +109,6 @@ impl Quiet {
     }
 }
 
-fn bit(bearer: BearerId) -> u32 {
-    1 << bearer.0
-}
-
-// One bit for each bearer.
-const _: () = assert!(crate::limits::BEARERS_MAX <= u32::BITS as usize);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,14 +120,14 @@ mod tests {
         [0, 1, 3].into_iter().for_each(|bearer| quiet.add_link(BearerId(bearer)));
         let held = |quiet: &Quiet, now| [0, 1, 3].map(|bearer| quiet.holds(Instant(now), BearerId(bearer)));
         assert_eq!(held(&quiet, 1), [false; 3]);
-        quiet.note(Instant(1), BearerId(0), Instant(10));
-        quiet.note(Instant(2), BearerId(3), Instant::NEVER);
+        quiet.note(Instant(1), Bearers::of(BearerId(0)), Instant(10));
+        quiet.note(Instant(2), Bearers::of(BearerId(3)), Instant::NEVER);
         assert_eq!(held(&quiet, 9), [true, false, true]);
         assert!(!quiet.holds_everywhere(Instant(9)));
-        quiet.note(Instant(3), BearerId(1), Instant(20));
+        quiet.note(Instant(3), Bearers::of(BearerId(1)), Instant(20));
         assert!(quiet.holds_everywhere(Instant(9)) && !quiet.holds_everywhere(Instant(10)));
         assert_eq!(held(&quiet, 10), [false; 3]);
-        quiet.note(Instant(10), BearerId(3), Instant::NEVER);
+        quiet.note(Instant(10), Bearers::of(BearerId(3)), Instant::NEVER);
         assert_eq!(held(&quiet, 11), [false, false, true], "what was found of the first one is out of date");
         quiet.note_deadline(Instant(50));
         assert_eq!((held(&quiet, 11), quiet.deadline()), ([false, false, true], Some(Instant(50))));

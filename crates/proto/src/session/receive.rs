@@ -165,7 +165,7 @@ impl Session {
         }
         // Most of what comes asks for nothing but an acknowledgement later.
         if !self.is_quiet(now, bearer) {
-            self.note_if_done(now, bearer);
+            self.note_if_done(now);
         }
     }
 

@@ -13,6 +13,8 @@ use arrayvec::ArrayVec;
 const ROUND_TRIPS: usize = 31;
 /// Whether a rival's time has come is looked at so often; the first time is so long after there was one.
 const PAUSE_MIN: Duration = Duration::ms(25);
+/// Round trips between two trials, for where few messages pass in a second a trial takes seconds.
+const BETWEEN: usize = 32 * ROUND_TRIPS;
 /// Each trial that a link loses doubles its pause up to this. One that it wins by chance so costs little: the other is tried
 /// soon, and it itself late.
 const PAUSE_MAX: Duration = Duration::s(10);
@@ -48,6 +50,8 @@ pub(super) struct Rivals {
     turns: [Turn; limits::LINKS_MAX],
     /// Round trips of this phase, in ns.
     took_ns: ArrayVec<u64, ROUND_TRIPS>,
+    /// Round trips since the last trial.
+    between: usize,
     /// Whose turn it was last.
     last: usize,
 }
@@ -55,7 +59,13 @@ pub(super) struct Rivals {
 impl Default for Rivals {
     fn default() -> Self {
         let turn = Turn { at: Instant::ZERO, pause: PAUSE_MIN };
-        Rivals { phase: None, turns: [turn; limits::LINKS_MAX], took_ns: ArrayVec::new(), last: 0 }
+        Rivals {
+            phase: None,
+            turns: [turn; limits::LINKS_MAX],
+            took_ns: ArrayVec::new(),
+            between: 0,
+            last: 0,
+        }
     }
 }
 
@@ -74,7 +84,10 @@ impl Rivals {
         let is_asked = match self.phase {
             Some(Phase::Choice(_)) => choice == Some(link),
             Some(Phase::Rival(rival, _)) => rival == link,
-            _ => false,
+            Some(Phase::Rest(_)) | None => {
+                self.between += 1;
+                false
+            }
         };
         if is_asked {
             // One more than is asked for would say nothing new.
@@ -87,7 +100,7 @@ impl Rivals {
     pub(super) fn step(&mut self, now: Instant, choice: usize, near: &Near) -> Option<usize> {
         match self.phase {
             None => self.rest(now),
-            Some(Phase::Rest(until)) if now < until => {}
+            Some(Phase::Rest(until)) if now < until || self.between < BETWEEN => {}
             Some(Phase::Rest(_)) => match self.due(now, choice, near) {
                 Some(rival) => self.begin(Phase::Choice(rival)),
                 None => self.rest(now),
@@ -125,6 +138,7 @@ impl Rivals {
             *pause = pause.times(2).min(PAUSE_MAX);
         }
         *at = now + *pause;
+        self.between = 0;
         self.rest(now);
         is_better.then_some(rival)
     }
@@ -171,8 +185,9 @@ mod tests {
         rivals
     }
 
-    /// Round trips by the choice have taken `us`, for something is to be compared with them.
+    /// Enough round trips for a trial have passed, and then some by the choice have taken `us`.
     fn compare(rivals: &mut Rivals, now: Instant, choice: usize, us: u64) {
+        (0..BETWEEN).for_each(|_| rivals.note(Some(choice), choice, Duration::us(us)));
         rivals.step(now, choice, &BOTH);
         (0..ROUND_TRIPS).for_each(|_| rivals.note(Some(choice), choice, Duration::us(us)));
         assert_eq!(rivals.step(now, choice, &BOTH), None);
@@ -185,10 +200,13 @@ mod tests {
     #[test]
     fn nothing_is_tried_before_its_time_or_without_round_trips_by_the_choice() {
         let mut rivals = Rivals::default();
-        for at in [NOW, NOW + PAUSE_MIN - Duration(1)] {
-            rivals.step(at, 0, &BOTH);
-            round_trips(&mut rivals, 0, 50, ROUND_TRIPS);
-        }
+        rivals.step(NOW, 0, &BOTH);
+        round_trips(&mut rivals, 0, 50, BETWEEN - 1);
+        rivals.step(NOW + PAUSE_MAX, 0, &BOTH);
+        assert!(matches!(rivals.phase, Some(Phase::Rest(_))), "few have passed");
+        round_trips(&mut rivals, 0, 50, 1);
+        rivals.step(NOW + PAUSE_MIN - Duration(1), 0, &BOTH);
+        assert!(matches!(rivals.phase, Some(Phase::Rest(_))), "not yet");
         rivals.step(NOW + PAUSE_MIN, 0, &BOTH);
         round_trips(&mut rivals, 1, 50, ROUND_TRIPS);
         round_trips(&mut rivals, 0, 50, ROUND_TRIPS - 1);
@@ -197,6 +215,10 @@ mod tests {
         round_trips(&mut rivals, 0, 50, 1);
         rivals.step(NOW + PAUSE_MIN, 0, &BOTH);
         assert_eq!(rivals.tried(), Some(1));
+        round_trips(&mut rivals, 1, 50, ROUND_TRIPS);
+        rivals.step(NOW + PAUSE_MIN, 0, &BOTH);
+        rivals.step(NOW + PAUSE_MAX, 0, &BOTH);
+        assert!(matches!(rivals.phase, Some(Phase::Rest(_))), "as many pass before the next");
     }
 
     #[test]
@@ -284,6 +306,7 @@ mod tests {
         rivals.step(NOW, 0, &near);
         for second in 1..5 {
             let now = NOW + Duration::s(20).times(second);
+            round_trips(&mut rivals, 0, 50, BETWEEN);
             rivals.step(now, 0, &near);
             round_trips(&mut rivals, 0, 50, ROUND_TRIPS);
             rivals.step(now, 0, &near);

@@ -306,6 +306,16 @@ fn what_has_left_by_one_link_ends_the_quiet_of_the_others() {
 }
 
 #[test]
+fn one_message_that_leaves_by_one_link_leaves_nothing_to_ask_the_others_for() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Active, 0), (Active, 0)]);
+    send(&mut session, 64);
+    assert!([0, 1, 2].iter().all(|&bearer| !session.is_quiet(NOW, BearerId(bearer))));
+    with_cx(&config, |cx| assert!(session.poll_transmit(cx, BearerId(0), &mut Train::new())));
+    assert!(session.is_all_quiet(NOW) && !session.is_all_quiet(session.links[1].mtu.deadline()));
+}
+
+#[test]
 fn what_leaves_late_is_looked_after_in_time() {
     let config = Config::new(NodeId(1), Incarnation(1));
     let mut session = session(&config, &[(Active, 0)]);

@@ -2,6 +2,7 @@
 
 mod packet;
 
+use super::quiet::Bearers;
 use super::serving::Serving;
 use super::{Cx, Session, choice};
 use crate::flow::Class;
@@ -167,7 +168,7 @@ impl Session {
             if self.next_at(cx.now, index) <= cx.now && self.fill(cx, index, train) {
                 // What has left by this link may be for others to go on with.
                 self.quiet.stir();
-                self.note_if_done(cx.now, bearer);
+                self.note_if_done(cx.now);
                 return true;
             }
             until = until.min(self.speaks_at(index));
@@ -175,7 +176,7 @@ impl Session {
         if self.ask_for_states(cx.now) {
             return self.poll_transmit(cx, bearer, train);
         }
-        self.quiet.note(cx.now, bearer, until);
+        self.quiet.note(cx.now, Bearers::of(bearer), until);
         false
     }
 
@@ -192,17 +193,23 @@ impl Session {
         true
     }
 
-    /// Notes that nothing is left for `bearer`, if it is so: nearly always one train takes all there is.
-    pub(super) fn note_if_done(&mut self, now: Instant, bearer: BearerId) {
-        let mut until = Instant::NEVER;
+    /// Notes the bearers that nothing is left for: nearly always one train takes all there is, and whoever comes by another need
+    /// not look at each link again. Where a policy asks the peer, each is still to be asked.
+    pub(super) fn note_if_done(&mut self, now: Instant) {
+        if !self.assigners.is_empty() {
+            return;
+        }
+        let (mut all, mut busy, mut until) = (Bearers::default(), Bearers::default(), Instant::NEVER);
         for index in 0..self.links.len() {
-            if self.links[index].spec.bearer == bearer {
-                until = until.min(self.next_at(now, index));
+            let (bearer, at) = (self.links[index].spec.bearer, self.next_at(now, index));
+            all.insert(bearer);
+            if at <= now {
+                busy.insert(bearer);
+            } else {
+                until = until.min(at);
             }
         }
-        if now < until {
-            self.quiet.note(now, bearer, until);
-        }
+        self.quiet.note(now, all.without(busy), until);
     }
 
     /// When link `index` may have something to send: now, if something waits that it may take.

@@ -318,6 +318,7 @@ fn one_by_one(session: &mut Session, ms: u64, took: [Duration; 2]) -> Vec<usize>
     let (mut now, mut by) = (NOW, Vec::new());
     while now < NOW + Duration::ms(ms) {
         send(session, 64);
+        session.raise_credit(&wire::Credit { port: FLOW.to, messages: 5_000, bytes: 1 << 30 });
         let link = (0..2).find(|&link| poll_at(session, now, link as u8).is_some()).unwrap();
         by.push(link);
         let number = session.links[link].sent.next() - 1;
@@ -342,7 +343,7 @@ fn one_by_one(session: &mut Session, ms: u64, took: [Duration; 2]) -> Vec<usize>
 fn small_messages_move_to_the_link_whose_round_trips_turn_out_to_be_shorter() {
     let last = |took: [Duration; 2]| {
         let mut session = rates(&[1_000, 1_000]);
-        *one_by_one(&mut session, 200, took).last().unwrap()
+        *one_by_one(&mut session, 500, took).last().unwrap()
     };
     let (long, short) = (Duration::us(400), Duration::us(300));
     assert_eq!((last([long, short]), last([short, long]), last([long, long])), (1, 0, 0));
