@@ -40,6 +40,10 @@ const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
 /// How long a name that gave nothing waits.
 const RESOLVE_AGAIN_NS: u64 = 2_000_000_000;
 
+/// What ends its sleep.
+const MONITOR: u64 = 0;
+const CONTROL: u64 = 1;
+
 struct Attendant {
     probe: Option<UdpSocket>,
     monitor: Option<LinkMonitor>,
@@ -64,10 +68,10 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     // Before the interfaces are looked at, so that nothing that changes afterwards is missed.
     let monitor = LinkMonitor::open().ok();
     if let Some(monitor) = &monitor {
-        epoll.add(monitor.as_raw_fd(), 0, Interest::READ)?;
+        epoll.add(monitor.as_raw_fd(), MONITOR, Interest::READ)?;
     }
     if let Some(control) = &control {
-        epoll.add(control.as_raw_fd(), 1, Interest::READ)?;
+        epoll.add(control.as_raw_fd(), CONTROL, Interest::READ)?;
     }
     let mut attendant = Attendant {
         probe: UdpSocket::new(false).ok(),
@@ -120,6 +124,7 @@ impl Attendant {
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
             let mut changes: Vec<LinkChange> = Vec::new();
             if let Some(monitor) = &mut self.monitor
+                && events.iter().any(|event| event.token == MONITOR)
                 && monitor.drain(&mut changes).unwrap_or(true)
             {
                 self.follow.note_change();

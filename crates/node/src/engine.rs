@@ -63,8 +63,10 @@ use tap::Tap;
 /// Where a turn looks for what has come in. Loopback is looked at whenever something was sent by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// At the bearer that was busy last, and now and then everywhere.
+    /// At bearers that were busy lately, and now and then everywhere.
     Busy,
+    /// Only at those: the kernel watches the others for whoever is about to sleep.
+    Near,
     /// At every socket.
     Everywhere,
     /// At those that [`Engine::woken`] was told of.
@@ -104,6 +106,8 @@ impl Budget {
     };
     /// For a thread that sends.
     pub const SENDING: Budget = Budget { sending: true, ..Budget::USUAL };
+    /// For a thread that is to sleep unless something has come.
+    pub const BRIEF: Budget = Budget { look: Look::Near, ..Budget::USUAL };
     /// For whoever will not be back soon, and for the simulator.
     pub const THOROUGH: Budget = Budget { thorough: true, look: Look::Everywhere, ..Budget::USUAL };
     /// For the last turn before a sleep that anything to read will end.

@@ -423,11 +423,15 @@ impl Port {
                 return true;
             }
             let now = now_ns();
-            if until_ns.is_some_and(|until| now >= until) && !first {
+            let is_over = until_ns.is_some_and(|until| now >= until);
+            if is_over && !first {
                 return false;
             }
-            if first || now < spin_until {
-                first = false;
+            if std::mem::take(&mut first) && !is_over && now >= spin_until {
+                self.shared.drive.inline_before_sleep(now);
+                continue;
+            }
+            if is_over || now < spin_until {
                 spin.after(self.shared.drive.inline_at(now), now, &self.shared.drive);
                 continue;
             }

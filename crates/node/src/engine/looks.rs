@@ -5,7 +5,8 @@ use polyrail_proto::time::{Duration, Instant};
 
 /// Quiet sockets are looked at so often,
 const QUIET_SPAN: Duration = Duration::us(20);
-/// and so often those of a silent bearer beside a busy one: who waits for an answer waits by the other.
+/// and so often those of a silent bearer beside a busy one: who waits for an answer waits by the other; and all of them by who
+/// sends, for the next turn most likely waits.
 const SILENT_SPAN: Duration = Duration::us(80);
 /// What has found something so lately is looked at in each turn, for pieces of one message come by several.
 const BUSY: Duration = Duration::us(500);
@@ -19,10 +20,11 @@ impl Engine {
     }
 
     /// Whether all sockets of a bearer are to be looked at again.
-    pub(super) fn is_look_due(&self, index: usize, now: Instant) -> bool {
+    pub(super) fn is_look_due(&self, index: usize, now: Instant, sending: bool) -> bool {
         let Attached { looked_at, found_at, .. } = self.bearers[index];
         let busy_found_at = self.bearers[self.hot].found_at;
-        now.since(looked_at) >= look_span(now.since(found_at), now.since(busy_found_at))
+        let span = look_span(now.since(found_at), now.since(busy_found_at));
+        now.since(looked_at) >= if sending { SILENT_SPAN } else { span }
     }
 }
 

@@ -105,15 +105,16 @@ impl Engine {
             }
             let everywhere = match budget.look {
                 Look::Everywhere => true,
-                Look::Inside | Look::Ready => due,
+                Look::Inside | Look::Ready | Look::Near => due,
                 Look::Rested => false,
-                Look::Busy => due || self.is_look_due(index, now),
+                Look::Busy => due || self.is_look_due(index, now, budget.sending),
             };
             if matches!(budget.look, Look::Ready | Look::Rested) && !everywhere {
                 self.receive_ready(index, now, budget, work);
                 continue;
             }
-            let near = budget.look == Look::Busy && !budget.sending && self.is_busy_bearer(index, now);
+            let is_near = matches!(budget.look, Look::Busy | Look::Near);
+            let near = is_near && !budget.sending && self.is_busy_bearer(index, now);
             if near || everywhere {
                 self.receive_from(index, now, budget, (everywhere, thorough), work);
             }
@@ -241,13 +242,15 @@ impl Engine {
         if self.any_blocked {
             self.look_for_room(now, budget);
         }
-        // One train per bearer in turn, so that no link waits for another's whole queue.
+        // One train per bearer in turn, so that no link waits for another's whole queue. First by which something came last: small
+        // messages most likely leave by the same, and no other need be asked.
+        let (count, hot) = (self.bearers.len(), self.hot);
         for round in 0..budget.trains {
             if self.node.is_quiet(now) {
                 break;
             }
             let mut any = false;
-            for index in 0..self.bearers.len() {
+            for index in (hot..count).chain(0..hot) {
                 let entry = &self.bearers[index];
                 if !entry.blocked
                     && !entry.vacant
@@ -266,8 +269,8 @@ impl Engine {
             }
         }
         work.blocked = self.any_blocked;
-        if self.turns.is_multiple_of(1_024) || budget.thorough {
-            self.size_send_buffers(now);
+        if self.turns.is_multiple_of(if budget.thorough { 16 } else { 1_024 }) {
+            self.size_send_buffers();
         }
     }
 
@@ -342,7 +345,7 @@ impl Engine {
     }
 
     /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).
-    fn size_send_buffers(&mut self, _now: Instant) {
+    fn size_send_buffers(&mut self) {
         for entry in self.bearers.iter_mut().filter(|b| !b.loopback && !b.vacant) {
             let (rate, target) = self.node.bearer_rate(entry.id);
             if rate == 0 {

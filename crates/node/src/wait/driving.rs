@@ -54,6 +54,11 @@ impl Drive {
         self.drive(now_ns, Budget::USUAL)
     }
 
+    /// Like `inline_at`, for a thread that is to sleep unless something has come.
+    pub(crate) fn inline_before_sleep(&self, now_ns: u64) -> Option<Work> {
+        self.drive(now_ns, Budget::BRIEF)
+    }
+
     /// Like `inline_at`, for a thread that has handed a message in and will be back.
     pub(crate) fn send(&self, now_ns: u64) -> Option<Work> {
         self.drive(now_ns, Budget::SENDING)

@@ -10,8 +10,10 @@ use std::os::fd::RawFd;
 
 /// Set in the tokens of data sockets, beside the descriptor.
 const SOCKET: u64 = 1 << 62;
-/// A socket is far after so many sleeps in a row that others ended.
+/// A socket is far after so many sleeps in a row that others ended,
 const SLEEPS_MAX: u32 = 32;
+/// and after so many if twice as many as that had passed before the last that it ended: what comes by it comes seldom.
+const SLEEPS_SELDOM: u32 = 8;
 
 /// The descriptor of a data socket's event, if it is one.
 pub(super) fn socket_of(token: u64) -> Option<RawFd> {
@@ -28,6 +30,8 @@ struct Socket {
     fd: RawFd,
     /// Sleeps that others ended since it ended one.
     sleeps: u32,
+    /// It is far after so many.
+    sleeps_max: u32,
     far: bool,
 }
 
@@ -99,14 +103,15 @@ impl DataSockets {
         }
         for socket in &mut self.all {
             if ended_by.contains(&socket.fd) {
-                socket.sleeps = 0;
+                let is_seldom = std::mem::take(&mut socket.sleeps) >= 2 * SLEEPS_MAX;
+                socket.sleeps_max = if is_seldom { SLEEPS_SELDOM } else { SLEEPS_MAX };
                 if std::mem::take(&mut socket.far) && !joined {
                     leave(epoll, socket.fd);
                 }
-            } else if !socket.far {
-                socket.sleeps += 1;
+            } else {
+                socket.sleeps = socket.sleeps.saturating_add(1);
                 // Whoever can't be far, for want of kernel memory, stays near.
-                socket.far = socket.sleeps >= SLEEPS_MAX && enter(epoll, socket.fd).is_ok();
+                socket.far = socket.far || socket.sleeps >= socket.sleeps_max && enter(epoll, socket.fd).is_ok();
             }
         }
     }
@@ -114,7 +119,7 @@ impl DataSockets {
 
 fn sockets(engine: &Engine) -> impl Iterator<Item = Socket> {
     let of = |(bearer, fds): (usize, Descriptors)| fds.data.into_iter().map(move |fd| (bearer, fd));
-    engine.fds().flat_map(of).map(|(bearer, fd)| Socket { bearer, fd, sleeps: 0, far: false })
+    engine.fds().flat_map(of).map(|(bearer, fd)| Socket { bearer, fd, sleeps: 0, sleeps_max: SLEEPS_MAX, far: false })
 }
 
 fn beacons(engine: &Engine) -> impl Iterator<Item = (usize, RawFd)> {
@@ -153,7 +158,7 @@ mod tests {
             let (epoll, busy, silent) =
                 (Epoll::new().unwrap(), EventFd::new().unwrap(), EventFd::new().unwrap());
             let fds = [busy.as_raw_fd(), silent.as_raw_fd()];
-            let all = fds.map(|fd| Socket { bearer: 7, fd, sleeps: 0, far: false }).into();
+            let all = fds.map(|fd| Socket { bearer: 7, fd, sleeps: 0, sleeps_max: SLEEPS_MAX, far: false }).into();
             let mut sockets = DataSockets { version: 0, all, beacons: Vec::new() };
             (0..sleeps).for_each(|_| sockets.note_sleep(&epoll, &fds[..1], false));
             World { epoll, sockets, busy, silent }
@@ -191,6 +196,19 @@ mod tests {
         assert_eq!(world.told(), []);
         (0..SLEEPS_MAX - 1).for_each(|_| world.sockets.note_sleep(&world.epoll, &[busy], false));
         assert_eq!(world.near(&[]), [busy, silent], "its silence is counted from there");
+    }
+
+    #[test]
+    fn one_that_ends_a_sleep_seldom_is_far_again_soon() {
+        for (sleeps, again) in [(2 * SLEEPS_MAX - 1, SLEEPS_MAX), (2 * SLEEPS_MAX, SLEEPS_SELDOM)] {
+            let mut world = World::after(sleeps);
+            let (busy, silent) = (world.busy.as_raw_fd(), world.silent.as_raw_fd());
+            world.sockets.note_sleep(&world.epoll, &[silent], false);
+            (0..again - 1).for_each(|_| world.sockets.note_sleep(&world.epoll, &[busy], false));
+            assert_eq!(world.near(&[]), [busy, silent]);
+            world.sockets.note_sleep(&world.epoll, &[busy], false);
+            assert_eq!(world.near(&[]), [busy], "after {again}");
+        }
     }
 
     #[test]
