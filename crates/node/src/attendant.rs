@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::config::PeerName;
 use crate::control::Listener;
 use crate::node::Shared;
-use crate::wait::EngineGuard;
+use crate::wait::Drive;
 use devices::Device;
 use follow::Follow;
 use polyrail_bearer::Address;
@@ -34,6 +34,8 @@ const BUSY: Duration = Duration::from_millis(1);
 const BUSY_ALONE: Duration = Duration::from_millis(10);
 /// While nothing but large messages passes, of which none is missed for so long.
 const CALM: Duration = Duration::from_millis(10);
+/// While single packets pass, each of which is waited for: its sender misses it in less than twice this time.
+const SPARSE: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(250);
 /// How often peers' names are resolved again.
 const RESOLVE_EVERY_NS: u64 = 30_000_000_000;
@@ -55,6 +57,31 @@ struct Attendant {
     resolved: Vec<Address>,
     control: Option<Listener>,
     epoll: Epoll,
+}
+
+/// What passes, as far as it concerns how soon a carrier that is lost has to be known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Traffic {
+    None,
+    /// Nothing but large messages.
+    Calm,
+    /// Single packets.
+    Sparse,
+    Busy,
+}
+
+impl Traffic {
+    fn of(drive: &Drive, now_ns: u64) -> Traffic {
+        let is_sparse = drive.is_sparse(now_ns);
+        // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
+        let seen = drive.idle_engine().map(|mut engine| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0));
+        match seen {
+            Some((false, _)) => Traffic::None,
+            Some((true, true)) => Traffic::Calm,
+            _ if is_sparse => Traffic::Sparse,
+            _ => Traffic::Busy,
+        }
+    }
 }
 
 /// Starts the thread; it ends when the node does.
@@ -92,7 +119,7 @@ impl Attendant {
     fn run(&mut self, shared: &Weak<Shared>) {
         let mut events = Events::new(8);
         loop {
-            let (busy, calm) = {
+            let traffic = {
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.drive.is_stopping() {
                     if let Some(control) = &mut self.control {
@@ -106,21 +133,9 @@ impl Attendant {
                 if let Some(control) = &mut self.control {
                     control.serve(&shared);
                 }
-                // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
-                let now_ns = now_ns();
-                let look = |mut engine: EngineGuard<'_>| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0);
-                shared.drive.idle_engine().map_or((true, false), look)
+                Traffic::of(&shared.drive, now_ns())
             };
-            let waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
-            // What is captured waits in a ring, and nobody rings for it.
-            let tracing = self.control.as_ref().is_some_and(Listener::is_tracing);
-            let wait = match (busy, self.devices.len()) {
-                _ if waiting || tracing => BUSY,
-                (true, ..2) => BUSY_ALONE,
-                (true, _) if calm => CALM,
-                (true, _) => BUSY,
-                (false, _) => IDLE,
-            };
+            let wait = self.pause(traffic);
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
             let mut changes: Vec<LinkChange> = Vec::new();
             if let Some(monitor) = &mut self.monitor
@@ -129,6 +144,21 @@ impl Attendant {
             {
                 self.follow.note_change();
             }
+        }
+    }
+
+    /// Until carriers are asked for again.
+    fn pause(&self, traffic: Traffic) -> Duration {
+        let is_waiting = self.devices.iter().any(|device| device.waiting_since_ns.is_some());
+        // What is captured waits in a ring, and nobody rings for it.
+        let is_tracing = self.control.as_ref().is_some_and(Listener::is_tracing);
+        match (traffic, self.devices.len()) {
+            _ if is_waiting || is_tracing => BUSY,
+            (Traffic::None, _) => IDLE,
+            (_, ..2) => BUSY_ALONE,
+            (Traffic::Calm, _) => CALM,
+            (Traffic::Sparse, _) => SPARSE,
+            (Traffic::Busy, _) => BUSY,
         }
     }
 

@@ -52,6 +52,7 @@ use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
+use polyrail_shm::sync::AtomicU64;
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
 use std::collections::VecDeque;
@@ -168,6 +169,8 @@ pub struct Engine {
     train: Train,
     batch: RxBatch,
     hot: usize,
+    /// When more than a few packets came or left at once last.
+    many_at_ns: Arc<AtomicU64>,
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
@@ -207,6 +210,7 @@ impl Engine {
             train: Train::new(),
             batch: RxBatch::new(8),
             hot: 0,
+            many_at_ns: Arc::default(),
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
@@ -376,6 +380,12 @@ impl Engine {
     pub fn is_busy(&self, now_ns: u64) -> bool {
         let own = self.node.config().node;
         self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
+    }
+
+    /// When more than a packet or two came or left at once last, nanoseconds of the driver's clock: for who has not got the
+    /// engine, too.
+    pub fn many_at_ns(&self) -> Arc<AtomicU64> {
+        self.many_at_ns.clone()
     }
 
     /// Bytes of the ports' receiving arenas that messages occupy, those that applications hold among them. Looks at all of

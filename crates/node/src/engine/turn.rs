@@ -10,6 +10,7 @@ use polyrail_proto::id::{ConnectionId, PortId};
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
+use polyrail_shm::sync::Ordering;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 
@@ -19,6 +20,8 @@ const BEACON_SPAN: Duration = Duration::ms(1);
 const STALL: Duration = Duration::ms(2);
 /// How often a full bearer is asked whether it has room again.
 const BLOCKED_SPAN: Duration = Duration::us(15);
+/// A packet or two: what is larger is a part of more.
+const FEW_BYTES: u64 = 4_096;
 
 impl Engine {
     /// One bounded pass over everything there is to do.
@@ -191,6 +194,7 @@ impl Engine {
             if !self.bearers[index].loopback {
                 self.hot = index;
                 self.bearers[index].found_at = now;
+                self.note_bytes(now, bytes);
             }
             let id = self.bearers[index].id;
             self.node.handle_batch_end(now, id, bytes, calls);
@@ -341,7 +345,17 @@ impl Engine {
             SendOutcome::Failed(_) => Outcome::Failed,
         };
         self.node.handle_sent(now, &self.train, outcome, &mut self.store);
+        if !self.bearers[index].loopback {
+            self.note_bytes(now, self.train.bytes as u64);
+        }
         outcome == Outcome::Sent
+    }
+
+    /// So many came or left at once.
+    fn note_bytes(&mut self, now: Instant, bytes: u64) {
+        if bytes > FEW_BYTES {
+            self.many_at_ns.store(now.0, Ordering::Relaxed);
+        }
     }
 
     /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).

@@ -35,6 +35,12 @@ struct Socket {
     far: bool,
 }
 
+impl Socket {
+    fn new(bearer: usize, fd: RawFd) -> Socket {
+        Socket { bearer, fd, sleeps: 0, sleeps_max: SLEEPS_MAX, far: false }
+    }
+}
+
 /// The sockets as of the last look. `joined` says that a program waits on the descriptor of the rare events: everything is
 /// to end its sleep, so all sockets are in that set then, and else the far ones.
 pub(super) struct DataSockets {
@@ -111,7 +117,8 @@ impl DataSockets {
             } else {
                 socket.sleeps = socket.sleeps.saturating_add(1);
                 // Whoever can't be far, for want of kernel memory, stays near.
-                socket.far = socket.far || socket.sleeps >= socket.sleeps_max && enter(epoll, socket.fd).is_ok();
+                socket.far =
+                    socket.far || socket.sleeps >= socket.sleeps_max && enter(epoll, socket.fd).is_ok();
             }
         }
     }
@@ -119,7 +126,7 @@ impl DataSockets {
 
 fn sockets(engine: &Engine) -> impl Iterator<Item = Socket> {
     let of = |(bearer, fds): (usize, Descriptors)| fds.data.into_iter().map(move |fd| (bearer, fd));
-    engine.fds().flat_map(of).map(|(bearer, fd)| Socket { bearer, fd, sleeps: 0, sleeps_max: SLEEPS_MAX, far: false })
+    engine.fds().flat_map(of).map(|(bearer, fd)| Socket::new(bearer, fd))
 }
 
 fn beacons(engine: &Engine) -> impl Iterator<Item = (usize, RawFd)> {
@@ -158,7 +165,7 @@ mod tests {
             let (epoll, busy, silent) =
                 (Epoll::new().unwrap(), EventFd::new().unwrap(), EventFd::new().unwrap());
             let fds = [busy.as_raw_fd(), silent.as_raw_fd()];
-            let all = fds.map(|fd| Socket { bearer: 7, fd, sleeps: 0, sleeps_max: SLEEPS_MAX, far: false }).into();
+            let all = fds.map(|fd| Socket::new(7, fd)).into();
             let mut sockets = DataSockets { version: 0, all, beacons: Vec::new() };
             (0..sleeps).for_each(|_| sockets.note_sleep(&epoll, &fds[..1], false));
             World { epoll, sockets, busy, silent }

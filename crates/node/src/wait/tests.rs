@@ -170,11 +170,17 @@ impl World {
 
     /// The same for another seat.
     fn arrive_at(&mut self, seat: u32) {
+        self.arrive_in(seat, b"hello", 1);
+    }
+
+    /// Several datagrams with these bytes.
+    fn arrive_in(&mut self, seat: u32, each: &[u8], count: usize) {
+        let bytes = each.repeat(count);
         let transmit = Transmit {
             to: Address::Memory(seat),
-            segment_bytes: 5,
-            bytes: 5,
-            slices: &[std::io::IoSlice::new(b"hello")],
+            segment_bytes: each.len(),
+            bytes: bytes.len(),
+            slices: &[std::io::IoSlice::new(&bytes)],
             express: false,
             lend: false,
             dscp: 0,
@@ -466,6 +472,18 @@ fn a_bearer_that_is_opened_ends_sleeps_and_one_that_is_closed_leaves_nothing() {
             world.drive.change_bearers(|engine| engine.close_bearer(now_ns(), 0, &WhyClosed::NotChosen));
         assert!(twice.is_none() && world.drive.engine().poll_event().is_some());
     }
+}
+
+#[test]
+fn what_comes_and_leaves_one_packet_at_a_time_is_sparse() {
+    let mut world = World::new();
+    assert!(world.drive.is_sparse(now_ns()));
+    for (count, is_sparse) in [(2, true), (3, false)] {
+        world.arrive_in(0, &[0; 1_400], count);
+        world.settle();
+        assert_eq!(world.drive.is_sparse(now_ns()), is_sparse, "{count} packets");
+    }
+    assert!(world.drive.is_sparse(now_ns() + SPARSE_AFTER_NS));
 }
 
 #[test]

@@ -47,7 +47,12 @@ pub(super) struct Quiet {
 
 impl Default for Quiet {
     fn default() -> Self {
-        Quiet { linked: Bearers::default(), silent: Bearers::default(), until: Instant::NEVER, deadline: None }
+        Quiet {
+            linked: Bearers::default(),
+            silent: Bearers::default(),
+            until: Instant::NEVER,
+            deadline: None,
+        }
     }
 }
 

@@ -71,7 +71,9 @@ fn a_large_message_is_predicted_as_far_as_rates_are_known() {
     assert_eq!((&message["way"], &message["arrival_is"]), (&json!("announced"), &json!("roughly")), "{told}");
     assert_eq!(first["rate_known"], "seen", "{told}");
     assert_eq!(first["share_percent"], Value::Null, "{told}");
-    assert!(text(&first["why"]).contains("is only the largest that was seen of late; 5"), "{told}");
+    let sent_percent = first["sent_percent"].as_f64().unwrap();
+    let so_far = format!("is only the largest that was seen of late; {sent_percent:.1} % of what was sent");
+    assert!(text(&first["why"]).contains(&so_far) && (40.0..60.0).contains(&sent_percent), "{told}");
     send(&mut world, 40, 200_000);
     let told = why(&mut world, "beta", 1 << 20);
     let message = &told["message"];
