@@ -34,7 +34,7 @@ const BUSY: Duration = Duration::from_millis(1);
 const BUSY_ALONE: Duration = Duration::from_millis(10);
 /// While nothing but large messages passes, of which none is missed for so long.
 const CALM: Duration = Duration::from_millis(10);
-/// While single packets pass, each of which is waited for: its sender misses it in less than twice this time.
+/// While single packets pass: a carrier lost is noticed so much later, and each question costs what a packet does.
 const SPARSE: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(250);
 /// How often peers' names are resolved again.

@@ -174,6 +174,8 @@ pub struct Engine {
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
+    /// When send buffers were sized last.
+    sized_at: Instant,
     /// Descriptors that ended the last sleep, with the numbers of their bearers.
     ready: Vec<(usize, RawFd)>,
     /// A bearer had no room at the last try.
@@ -214,6 +216,7 @@ impl Engine {
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
+            sized_at: Instant::ZERO,
             ready: Vec::new(),
             any_blocked: false,
             unfinished: false,

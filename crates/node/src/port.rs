@@ -427,18 +427,15 @@ impl Port {
             if is_over && !first {
                 return false;
             }
-            if std::mem::take(&mut first) && !is_over && now >= spin_until {
-                self.shared.drive.inline_before_sleep(now);
-                continue;
-            }
+            // What `done` has done once must not be done again.
             if is_over || now < spin_until {
                 spin.after(self.shared.drive.inline_at(now), now, &self.shared.drive);
-                continue;
-            }
-            // What `done` has done once must not be done again.
-            if self.sleep(until_ns, &mut done) {
+            } else if first {
+                self.shared.drive.inline_before_sleep(now);
+            } else if self.sleep(until_ns, &mut done) {
                 return true;
             }
+            first = false;
         }
     }
 

@@ -15,6 +15,7 @@ use polyrail_proto::time::Instant;
 use polyrail_proto::wire::{self, Reset};
 use polyrail_proto::{Config, id::SessionId};
 use polyrail_shm::Sizes;
+use polyrail_shm::sync::Ordering;
 
 const SIZES: Sizes = Sizes { sq_entries: 1_024, cq_entries: 2_048, tx_bytes: 4 << 20, rx_bytes: 1 << 20 };
 const STEP_NS: u64 = 20_000;
@@ -98,6 +99,23 @@ impl World {
 fn names(answer: &Value) -> Vec<String> {
     let rows = answer["rows"].as_array().unwrap();
     rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn both_ends_note_when_more_than_a_packet_or_two_passed_at_once() {
+    let mut world = World::met();
+    let (mut server, mut client) = (world.client(1), world.client(0));
+    let noted =
+        |world: &World| [0, 1].map(|end: usize| world.engines[end].many_at_ns().load(Ordering::Relaxed));
+    let mut send = |world: &mut World, bytes: usize| {
+        client.send(Destination::Port(server.address()), Class::Normal, None, &vec![7; bytes]).unwrap();
+        world.run(20);
+        assert!(server.poll().is_some());
+        noted(world)
+    };
+    let (before, at_ns) = (noted(&world), world.now_ns);
+    assert_eq!(send(&mut world, 64), before);
+    assert!(send(&mut world, 12_000).iter().all(|&noted_ns| noted_ns > at_ns));
 }
 
 #[test]

@@ -5,8 +5,7 @@ use polyrail_proto::time::{Duration, Instant};
 
 /// Quiet sockets are looked at so often,
 const QUIET_SPAN: Duration = Duration::us(20);
-/// and so often those of a silent bearer beside a busy one: who waits for an answer waits by the other; and all of them by who
-/// sends, for the next turn most likely waits.
+/// and so often those of a silent bearer beside a busy one: who waits for an answer waits by the other.
 const SILENT_SPAN: Duration = Duration::us(80);
 /// What has found something so lately is looked at in each turn, for pieces of one message come by several.
 const BUSY: Duration = Duration::us(500);
@@ -20,11 +19,10 @@ impl Engine {
     }
 
     /// Whether all sockets of a bearer are to be looked at again.
-    pub(super) fn is_look_due(&self, index: usize, now: Instant, sending: bool) -> bool {
+    pub(super) fn is_look_due(&self, index: usize, now: Instant) -> bool {
         let Attached { looked_at, found_at, .. } = self.bearers[index];
         let busy_found_at = self.bearers[self.hot].found_at;
-        let span = look_span(now.since(found_at), now.since(busy_found_at));
-        now.since(looked_at) >= if sending { SILENT_SPAN } else { span }
+        now.since(looked_at) >= look_span(now.since(found_at), now.since(busy_found_at))
     }
 }
 
@@ -37,6 +35,10 @@ fn look_span(silent: Duration, busy_silent: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Budget;
+    use polyrail_bearer::{Address, Bearer, MemoryHub, Transmit};
+    use polyrail_proto::Config;
+    use polyrail_proto::id::{Incarnation, NodeId};
 
     #[test]
     fn only_what_is_silent_beside_something_busy_is_looked_at_seldom() {
@@ -50,5 +52,31 @@ mod tests {
             let span = look_span(Duration::us(silent_us), Duration::us(busy_silent_us));
             assert_eq!(span, Duration::us(span_us), "{silent_us} {busy_silent_us}");
         }
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_leaves_what_comes_by_a_silent_bearer_to_the_kernel() {
+        let (mut config, hubs) =
+            (Config::new(NodeId(1), Incarnation(1)), [MemoryHub::new(), MemoryHub::new()]);
+        config.discovery = false;
+        let mut engine = Engine::new(0, config);
+        for hub in &hubs {
+            engine.add_bearer(0, Box::new(hub.bearer(0)));
+        }
+        let arrive = |engine: &mut Engine, bearer: usize, now_ns: u64, budget: Budget| {
+            // Nothing is due, and everything was looked at long ago.
+            for _ in 0..3 {
+                engine.turn(now_ns - 10_000_000, Budget::THOROUGH);
+            }
+            let (to, slices) = (Address::Memory(0), [std::io::IoSlice::new(b"hello")]);
+            let (segment_bytes, bytes) = (5, 5);
+            let transmit =
+                Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false, dscp: 0 };
+            hubs[bearer].bearer(1).send(&transmit);
+            engine.turn(now_ns, budget).done > 0
+        };
+        let brief = [0, 1].map(|bearer| arrive(&mut engine, bearer, 1_000_000_000, Budget::BRIEF));
+        assert_eq!(brief, [true, false]);
+        assert!(arrive(&mut engine, 1, 2_000_000_000, Budget::USUAL));
     }
 }

@@ -20,6 +20,8 @@ const BEACON_SPAN: Duration = Duration::ms(1);
 const STALL: Duration = Duration::ms(2);
 /// How often a full bearer is asked whether it has room again.
 const BLOCKED_SPAN: Duration = Duration::us(15);
+/// Rates change no faster than that.
+const SIZE_SPAN: Duration = Duration::us(500);
 /// A packet or two: what is larger is a part of more.
 const FEW_BYTES: u64 = 4_096;
 
@@ -110,7 +112,7 @@ impl Engine {
                 Look::Everywhere => true,
                 Look::Inside | Look::Ready | Look::Near => due,
                 Look::Rested => false,
-                Look::Busy => due || self.is_look_due(index, now, budget.sending),
+                Look::Busy => due || self.is_look_due(index, now),
             };
             if matches!(budget.look, Look::Ready | Look::Rested) && !everywhere {
                 self.receive_ready(index, now, budget, work);
@@ -273,7 +275,8 @@ impl Engine {
             }
         }
         work.blocked = self.any_blocked;
-        if self.turns.is_multiple_of(if budget.thorough { 16 } else { 1_024 }) {
+        if now.since(self.sized_at) >= SIZE_SPAN {
+            self.sized_at = now;
             self.size_send_buffers();
         }
     }

@@ -306,13 +306,16 @@ fn what_has_left_by_one_link_ends_the_quiet_of_the_others() {
 }
 
 #[test]
-fn one_message_that_leaves_by_one_link_leaves_nothing_to_ask_the_others_for() {
+fn one_message_that_leaves_by_one_link_leaves_nothing_to_ask_the_others_for_until_they_have_to_speak() {
     let config = Config::new(NodeId(1), Incarnation(1));
     let mut session = session(&config, &[(Active, 0), (Active, 0), (Active, 0)]);
+    await_acknowledgement(&mut session.links[2].received);
     send(&mut session, 64);
     assert!([0, 1, 2].iter().all(|&bearer| !session.is_quiet(NOW, BearerId(bearer))));
     with_cx(&config, |cx| assert!(session.poll_transmit(cx, BearerId(0), &mut Train::new())));
-    assert!(session.is_all_quiet(NOW) && !session.is_all_quiet(session.links[1].mtu.deadline()));
+    let until = session.links[2].received.deadline();
+    assert!(NOW < until && until < Instant::NEVER);
+    assert!(session.is_all_quiet(NOW) && !session.is_all_quiet(until));
 }
 
 #[test]

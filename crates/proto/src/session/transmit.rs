@@ -194,11 +194,8 @@ impl Session {
     }
 
     /// Notes the bearers that nothing is left for: nearly always one train takes all there is, and whoever comes by another need
-    /// not look at each link again. Where a policy asks the peer, each is still to be asked.
+    /// not look at each link again.
     pub(super) fn note_if_done(&mut self, now: Instant) {
-        if !self.assigners.is_empty() {
-            return;
-        }
         let (mut all, mut busy, mut until) = (Bearers::default(), Bearers::default(), Instant::NEVER);
         for index in 0..self.links.len() {
             let (bearer, at) = (self.links[index].spec.bearer, self.next_at(now, index));
