@@ -72,14 +72,13 @@ enum Traffic {
 
 impl Traffic {
     fn of(drive: &Drive, now_ns: u64) -> Traffic {
-        let is_sparse = drive.is_sparse(now_ns);
         // Waiting for whoever drives would make that thread wake this one, which costs more than it is worth.
-        let seen = drive.idle_engine().map(|mut engine| (engine.is_busy(now_ns), engine.rest_ns(now_ns) > 0));
-        match seen {
-            Some((false, _)) => Traffic::None,
-            Some((true, true)) => Traffic::Calm,
-            _ if is_sparse => Traffic::Sparse,
-            _ => Traffic::Busy,
+        let is_busy = drive.idle_engine().is_none_or(|engine| engine.is_busy(now_ns));
+        match (is_busy, drive.passing()) {
+            (false, _) => Traffic::None,
+            (true, passing) if passing.is_calm() => Traffic::Calm,
+            (true, passing) if passing.is_sparse(now_ns) => Traffic::Sparse,
+            (true, _) => Traffic::Busy,
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod history;
 #[cfg(test)]
 mod joined;
 mod looks;
+pub mod passing;
 mod picture;
 pub(crate) mod readers;
 mod rest;
@@ -43,6 +44,7 @@ use crate::config::ClassDscps;
 use crate::node::events::NodeEvent;
 use gather::Gather;
 use history::History;
+use passing::Passing;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
 use polyrail_proto::config::Policy;
@@ -52,7 +54,6 @@ use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
-use polyrail_shm::sync::AtomicU64;
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
 use std::collections::VecDeque;
@@ -169,8 +170,7 @@ pub struct Engine {
     train: Train,
     batch: RxBatch,
     hot: usize,
-    /// When more than a few packets came or left at once last.
-    many_at_ns: Arc<AtomicU64>,
+    passing: Arc<Passing>,
     turns: u64,
     next_at: Instant,
     turned_at: Instant,
@@ -212,7 +212,7 @@ impl Engine {
             train: Train::new(),
             batch: RxBatch::new(8),
             hot: 0,
-            many_at_ns: Arc::default(),
+            passing: Arc::default(),
             turns: 0,
             next_at: Instant::ZERO,
             turned_at: Instant(now_ns),
@@ -385,10 +385,15 @@ impl Engine {
         self.node.sessions().any(|s| s.peer.node != own && s.is_busy(Instant(now_ns)))
     }
 
-    /// When more than a packet or two came or left at once last, nanoseconds of the driver's clock: for who has not got the
-    /// engine, too.
-    pub fn many_at_ns(&self) -> Arc<AtomicU64> {
-        self.many_at_ns.clone()
+    /// Whether no session with others waits for a single packet.
+    fn is_calm(&self, now: Instant) -> bool {
+        let own = self.node.config().node;
+        self.node.sessions().filter(|s| s.peer.node != own).all(|s| s.waits_for_none(now))
+    }
+
+    /// What passes, for who has not got the engine, too.
+    pub fn passing(&self) -> Arc<Passing> {
+        self.passing.clone()
     }
 
     /// Bytes of the ports' receiving arenas that messages occupy, those that applications hold among them. Looks at all of

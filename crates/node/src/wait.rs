@@ -10,6 +10,7 @@ mod driving;
 mod sockets;
 
 use crate::clock::now_ns;
+use crate::engine::passing::Passing;
 use crate::engine::{Budget, Engine, Work};
 use polyrail_shm::sync::{AtomicU64, Ordering, fence};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
@@ -33,9 +34,6 @@ const STEADY_TICK: Duration = Duration::from_millis(4);
 const STEADY_TICKS: u32 = 64;
 /// Ticks after which a helper that saw the application sleep in the poller's seat sleeps for long.
 const PATIENT_TICKS: u32 = 3;
-
-/// After so long without more than a packet or two at once, what passes is sparse.
-const SPARSE_AFTER_NS: u64 = 100_000_000;
 
 /// How often a program that waits on the node's descriptor is woken while a bearer has no room.
 const ROOM_TICK_NS: u64 = 500_000;
@@ -122,8 +120,7 @@ impl Default for Sleep {
 /// The engine with what its drivers share.
 pub(crate) struct Drive {
     engine: Mutex<Engine>,
-    /// See [`Engine::many_at_ns`].
-    many_at_ns: Arc<AtomicU64>,
+    passing: Arc<Passing>,
     /// So many sleep, or are about to, until they have the engine; the first of them holds `queue` until then.
     askers: AtomicU64,
     queue: Mutex<()>,
@@ -171,7 +168,7 @@ impl Drive {
         epoll.add(timer.as_raw_fd(), TIMER, Interest::READ)?;
         epoll.add(wake.as_raw_fd(), WAKE, Interest::READ)?;
         Ok(Drive {
-            many_at_ns: engine.many_at_ns(),
+            passing: engine.passing(),
             engine: Mutex::new(engine),
             askers: AtomicU64::new(0),
             queue: Mutex::new(()),
@@ -203,9 +200,9 @@ impl Drive {
         polyrail_sys::process::fork_count() != self.forks
     }
 
-    /// Whether packets have come and left one at a time for a while.
-    pub(crate) fn is_sparse(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.many_at_ns.load(Ordering::Relaxed)) >= SPARSE_AFTER_NS
+    /// What passes.
+    pub(crate) fn passing(&self) -> &Passing {
+        &self.passing
     }
 
     /// The descriptor that becomes readable when the engine has something to do: from now on each turn that nobody

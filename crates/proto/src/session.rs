@@ -30,6 +30,7 @@ mod receive;
 mod rivals;
 mod schedule;
 mod serving;
+mod sparing;
 mod timers;
 mod transfers;
 mod transmit;
@@ -74,6 +75,7 @@ use multicast::Fans;
 use policy::Assigners;
 use quiet::Quiet;
 use schedule::Schedule;
+use sparing::Sparing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a call into a session may use.
@@ -203,6 +205,7 @@ pub struct Session {
     /// Who decides by which link messages go, where that is decided before.
     assigners: Assigners,
     trials: Trials,
+    sparing: Sparing,
     control: Control,
     connections: Connections,
     quiet: Quiet,
@@ -264,6 +267,7 @@ impl Session {
             choice,
             assigners,
             trials: Trials::default(),
+            sparing: Sparing::default(),
             control: Control::default(),
             connections: Connections::default(),
             quiet: Quiet::default(),

@@ -15,7 +15,6 @@ use polyrail_proto::time::Instant;
 use polyrail_proto::wire::{self, Reset};
 use polyrail_proto::{Config, id::SessionId};
 use polyrail_shm::Sizes;
-use polyrail_shm::sync::Ordering;
 
 const SIZES: Sizes = Sizes { sq_entries: 1_024, cq_entries: 2_048, tx_bytes: 4 << 20, rx_bytes: 1 << 20 };
 const STEP_NS: u64 = 20_000;
@@ -105,8 +104,7 @@ fn names(answer: &Value) -> Vec<String> {
 fn both_ends_note_when_more_than_a_packet_or_two_passed_at_once() {
     let mut world = World::met();
     let (mut server, mut client) = (world.client(1), world.client(0));
-    let noted =
-        |world: &World| [0, 1].map(|end: usize| world.engines[end].many_at_ns().load(Ordering::Relaxed));
+    let noted = |world: &World| [0, 1].map(|end: usize| world.engines[end].passing().many_at_ns());
     let mut send = |world: &mut World, bytes: usize| {
         client.send(Destination::Port(server.address()), Class::Normal, None, &vec![7; bytes]).unwrap();
         world.run(20);

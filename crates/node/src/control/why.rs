@@ -165,6 +165,7 @@ fn part_name(part: Part) -> &'static str {
         Part::Behind => "behind",
         Part::Pulls => "pulls",
         Part::Late => "late",
+        Part::Spared => "spared",
         Part::Barred(_) => "barred",
     }
 }

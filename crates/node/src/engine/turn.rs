@@ -10,7 +10,6 @@ use polyrail_proto::id::{ConnectionId, PortId};
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
-use polyrail_shm::sync::Ordering;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 
@@ -22,8 +21,6 @@ const STALL: Duration = Duration::ms(2);
 const BLOCKED_SPAN: Duration = Duration::us(15);
 /// Rates change no faster than that.
 const SIZE_SPAN: Duration = Duration::us(500);
-/// A packet or two: what is larger is a part of more.
-const FEW_BYTES: u64 = 4_096;
 
 impl Engine {
     /// One bounded pass over everything there is to do.
@@ -196,7 +193,7 @@ impl Engine {
             if !self.bearers[index].loopback {
                 self.hot = index;
                 self.bearers[index].found_at = now;
-                self.note_bytes(now, bytes);
+                self.passing.note_bytes(now, bytes);
             }
             let id = self.bearers[index].id;
             self.node.handle_batch_end(now, id, bytes, calls);
@@ -278,6 +275,7 @@ impl Engine {
         if now.since(self.sized_at) >= SIZE_SPAN {
             self.sized_at = now;
             self.size_send_buffers();
+            self.passing.note_calm(self.is_calm(now));
         }
     }
 
@@ -349,16 +347,9 @@ impl Engine {
         };
         self.node.handle_sent(now, &self.train, outcome, &mut self.store);
         if !self.bearers[index].loopback {
-            self.note_bytes(now, self.train.bytes as u64);
+            self.passing.note_bytes(now, self.train.bytes as u64);
         }
         outcome == Outcome::Sent
-    }
-
-    /// So many came or left at once.
-    fn note_bytes(&mut self, now: Instant, bytes: u64) {
-        if bytes > FEW_BYTES {
-            self.many_at_ns.store(now.0, Ordering::Relaxed);
-        }
     }
 
     /// The kernel's queue is the pacer: it holds as much as the bearer moves in the queue target (protocol.md §5.6).

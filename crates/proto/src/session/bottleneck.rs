@@ -10,7 +10,7 @@ use crate::id::LinkId;
 use crate::time::{Duration, Instant};
 
 /// More waits than the links carry while so much does.
-const PLENTY_BYTES: u64 = 256 << 10;
+pub(super) const PLENTY_BYTES: u64 = 256 << 10;
 /// How often it is looked whether that is so, and how much oftener it must have been so than not before anything is tried:
 /// windows run empty for a moment now and then.
 const LOOK: Duration = Duration::ms(10);
@@ -83,6 +83,11 @@ impl Trials {
         matches!(&self.trial, Some((link, Phase::Settling(_) | Phase::Without(..))) if *link == id)
     }
 
+    /// Whether what links deliver is being counted.
+    pub(super) fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
     /// When a trial goes on, though nothing may be acknowledged by then.
     pub(super) fn deadline(&self) -> Instant {
         if self.trial.is_some() { self.next_at } else { Instant::NEVER }
@@ -152,7 +157,10 @@ impl Session {
     fn is_saturated(&self) -> bool {
         let serving = Serving::of(&self.links);
         let serves = self.links.iter().all(|link| serving.includes(link));
-        serves && self.assigners.is_empty() && self.waiting_bytes(PLENTY_BYTES) >= PLENTY_BYTES
+        serves
+            && !self.sparing.is_trying()
+            && self.assigners.is_empty()
+            && self.waiting_bytes(PLENTY_BYTES) >= PLENTY_BYTES
     }
 
     fn delivered(&self) -> Delivered {

@@ -70,6 +70,12 @@ impl Session {
         }
     }
 
+    /// Whether no single packet is waited for: nothing but large messages has passed of late, and nothing is to be found out
+    /// about a link (protocol.md §5.13).
+    pub fn waits_for_none(&self, now: Instant) -> bool {
+        self.is_calm(now) && self.links.iter().all(is_settled)
+    }
+
     /// Whether nothing but large messages has passed of late.
     pub(super) fn is_calm(&self, now: Instant) -> bool {
         now.since(self.prompt_at) >= SPAN

@@ -115,6 +115,13 @@ impl Choice {
         Near::of(links, urgency, bytes).map(|near| self.among(&near, links))
     }
 
+    /// The link for grants, credit and notices: as for a small message, but by that which a confirmation is to leave by if it seems
+    /// as good, whichever end this is: no message is ever tried for what they do.
+    pub(super) fn pick_control(&self, links: &[Link], urgency: Class) -> Option<usize> {
+        let near = Near::of(links, urgency, 0)?;
+        Some(self.confirms_by(&near, links).unwrap_or_else(|| self.among(&near, links)))
+    }
+
     /// A round trip by link `index` took so long.
     #[inline]
     pub(super) fn note_round_trip(&mut self, index: usize, took: Duration) {
@@ -154,12 +161,17 @@ impl Choice {
     }
 
     /// The link by which something came that waits to be confirmed: its confirmation rides along, and needs no packet.
-    fn answers_by(&self, near: &Near, links: &[Link]) -> Option<usize> {
-        let answers = |&index: &usize| near.is_rival(index) && links[index].received.ack_pending();
-        if !self.follows || near.is_alone() {
+    fn confirms_by(&self, near: &Near, links: &[Link]) -> Option<usize> {
+        let confirms = |&index: &usize| near.is_rival(index) && links[index].received.ack_pending();
+        if near.is_alone() {
             return None;
         }
-        self.link.filter(answers).or_else(|| (0..links.len()).find(answers))
+        self.link.filter(confirms).or_else(|| (0..links.len()).find(confirms))
+    }
+
+    /// The same for a message: who answers by it needs no packet more.
+    fn answers_by(&self, near: &Near, links: &[Link]) -> Option<usize> {
+        if self.follows { self.confirms_by(near, links) } else { None }
     }
 }
 
@@ -328,6 +340,11 @@ mod tests {
             let mut choice = Choice::new(follows);
             assert_eq!(anew(&mut choice, &both, Class::Normal, 64), Some(second as usize));
             assert_eq!(choice.pick(&both, Class::Normal, 64), Some(second as usize));
+            assert_eq!(
+                choice.pick_control(&both, Class::Normal),
+                Some(1),
+                "what is no message goes so at both"
+            );
         }
         let mut rival = links(&[Duration::us(300), Duration::us(360)]);
         hear(&mut rival[1]);

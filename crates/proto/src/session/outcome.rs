@@ -83,6 +83,7 @@ impl Session {
         self.detect_losses(cx, index);
         self.insure(cx);
         self.try_bottleneck(cx.now);
+        self.try_sparing(cx.now);
         if proof {
             self.link_event(cx, index, LinkEvent::ProofOfLife);
         }

@@ -35,6 +35,8 @@ pub enum Part {
     Pulls,
     /// It would pull pieces, but deliver less than half a packet before the others, which are far faster, are done.
     Late,
+    /// It is left out of large messages, for another delivers as much as all did.
+    Spared,
     /// Something keeps it from messages.
     Barred(Obstacle),
 }
@@ -144,6 +146,7 @@ impl Session {
     fn large_part(&self, index: usize, bytes: u64) -> Part {
         match Serving::of(&self.links).obstacle(&self.links[index]) {
             Some(obstacle) => Part::Barred(obstacle),
+            None if self.is_spared(index) => Part::Spared,
             None if self.is_late_for(index, bytes) => Part::Late,
             None => Part::Pulls,
         }

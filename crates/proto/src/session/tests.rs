@@ -15,6 +15,7 @@ mod policies;
 mod probation;
 mod riders;
 mod shares;
+mod sparing;
 mod unequal;
 mod upkeep;
 mod wanted;

@@ -212,7 +212,7 @@ impl Session {
     /// When link `index` may have something to send: now, if something waits that it may take.
     #[inline]
     fn next_at(&self, now: Instant, index: usize) -> Instant {
-        if self.has_work(index) { now } else { self.speaks_at(index) }
+        if self.has_work(now, index) { now } else { self.speaks_at(index) }
     }
 
     /// Fills `train` with what link `index` should send now. Apart from the question whether there is anything, which
@@ -279,14 +279,21 @@ impl Session {
     }
 
     /// Whether something waits that link `index` may take.
-    fn has_work(&self, index: usize) -> bool {
+    fn has_work(&self, now: Instant, index: usize) -> bool {
         let link = &self.links[index];
         if !link.carrier {
             return false;
         }
         let own = link.probe.is_some() || !link.replies.is_empty();
         own || link.usable()
-            && (!self.schedule.is_empty() || !link.copies.is_empty() || self.takes_control(index))
+            && (self.has_message_for(now, index) || !link.copies.is_empty() || self.takes_control(index))
+    }
+
+    /// Whether messages wait that link `index` may take: nothing but large ones is for the one only that is kept.
+    #[inline]
+    fn has_message_for(&self, now: Instant, index: usize) -> bool {
+        let is_kept = || self.kept(now).is_none_or(|kept| kept == index);
+        !self.schedule.is_empty() && (self.schedule.flows().next().is_some() || is_kept())
     }
 
     /// Whether there are grants, credit or notices, and link `index`, which is usable, is to carry them: others wait for them, so
@@ -299,7 +306,7 @@ impl Session {
         waits
             && (self.links.len() == 1
                 || choice::admits(
-                    self.choice.pick(&self.links, self.schedule.urgency(), 0),
+                    self.choice.pick_control(&self.links, self.schedule.urgency()),
                     &self.links,
                     index,
                 ))
@@ -328,8 +335,14 @@ impl Session {
         }
         // Those of other policies have their links already.
         let flows = self.schedule.flows().filter_map(|key| self.sending.flows.get(key));
-        let first = flows.into_iter().find(|flow| flow.policy.is_none());
-        let bytes = first.and_then(|flow| flow.next_bytes()).unwrap_or(0);
+        let Some(first) = flows.into_iter().find(|flow| flow.policy.is_none()) else { return false };
+        let bytes = first.next_bytes().unwrap_or(0);
+        if bytes > limits::SMALL_BYTES_MAX
+            && let Some(keeps) = self.kept(now)
+        {
+            // An announcement goes along with what it is to follow.
+            return keeps == index;
+        }
         let choice = self.choice.make(now, &self.links, self.schedule.urgency(), bytes);
         choice::admits(choice, &self.links, index)
     }
@@ -536,6 +549,7 @@ impl Session {
         if id.tracked {
             match outcome {
                 Outcome::WouldBlock => {
+                    self.sparing.note_held_up();
                     link.sent.take_back(id.first, |item| items.push(item));
                     self.give_turns_back(&items);
                 }

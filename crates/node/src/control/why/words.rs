@@ -131,6 +131,8 @@ impl Scene<'_> {
             Part::Behind => self.behind(told),
             Part::Pulls => self.pulls(link),
             Part::Late => late(told),
+            Part::Spared => "spared: the machines hold up what passes and not the links, for another link delivers as much as all did"
+                .to_owned(),
             Part::Barred(obstacle) => self.barred(link, obstacle),
         };
         if told.offer.is_some() && self.outlook.way == Way::Small && !link.has_measured_rate() {

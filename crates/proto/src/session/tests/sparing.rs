@@ -1,0 +1,96 @@
+//! Links that are left out of large messages where one delivers as much.
+
+use super::outgoing::*;
+use super::*;
+use crate::wire::Frame;
+
+const MS: Duration = Duration::ms(1);
+
+/// A session with two links, all full, for which much more waits.
+fn saturated() -> Session {
+    let mut session = up(2);
+    session.links.iter_mut().for_each(make_fast);
+    start_transfer(&mut session, Class::Normal, 64 << 20);
+    session
+}
+
+/// Lets time pass in which the links deliver together so many MB in a millisecond, and the second more of them.
+fn run(session: &mut Session, now: &mut Instant, span: Duration, mb: u64) {
+    let end = *now + span;
+    while *now < end {
+        *now += MS;
+        session.links[0].delivered_bytes += mb * 400_000;
+        session.links[1].delivered_bytes += mb * 600_000;
+        session.try_bottleneck(*now);
+        session.try_sparing(*now);
+    }
+}
+
+/// A session of which the second link takes all, and the moment.
+fn spared() -> (Session, Instant) {
+    let (mut session, mut now) = (saturated(), NOW);
+    run(&mut session, &mut now, Duration::ms(150), 2);
+    assert_eq!(session.kept(now), Some(1));
+    (session, now)
+}
+
+fn shares(session: &Session, now: Instant) -> [bool; 2] {
+    [0, 1].map(|link| session.share_of(now, link) > 0)
+}
+
+#[test]
+fn the_link_that_delivers_most_takes_all_large_messages_and_their_announcements() {
+    let (mut session, now) = spared();
+    assert_eq!((session.share_of(now, 0), session.share_of(now, 1)), (0, u64::MAX));
+    assert!(
+        [session.outlook(1 << 20).links[0].part, session.outlook(1 << 20).links[1].part]
+            == [Part::Spared, Part::Pulls]
+    );
+    // The other has nothing to do, though it is the choice of small messages.
+    fill_window(&mut session.links[1], 64 << 10);
+    assert_eq!(session.choice.make(now, &session.links, Class::Normal, 64), Some(0));
+    assert!(poll_at(&mut session, now, 0).is_none());
+    send_by(&mut session, Class::Urgent, 1 << 20);
+    assert!(poll_at(&mut session, now, 0).is_none(), "not even an announcement");
+    let (_, packets) = poll_at(&mut session, now, 1).expect("all goes by the second");
+    assert!(packets.iter().flat_map(Packet::frames).any(|frame| matches!(frame, Frame::Rts(_))));
+    send_by(&mut session, Class::Urgent, 64);
+    let (_, packets) = poll_at(&mut session, now, 0).expect("a small message goes by its choice");
+    assert_eq!(packets.iter().map(Packet::payload_bytes).sum::<usize>(), 64);
+}
+
+#[test]
+fn none_is_left_out_once_a_link_has_no_room_or_the_one_that_takes_all_does_not_serve() {
+    let (mut session, now) = spared();
+    let config = config();
+    let (train, _) = poll_at(&mut session, now, 1).unwrap();
+    with_cx(&config, |cx| session.handle_sent(cx, &train, Outcome::WouldBlock));
+    assert_eq!(shares(&session, now), [true, true], "a bearer has no room");
+    let (mut session, now) = spared();
+    session.links[1].status = Drain;
+    assert!(session.kept(now).is_none() && session.share_of(now, 0) > 0, "it is drained");
+    session.links[1].status = Active;
+    assert_eq!(session.kept(now), Some(1));
+    session.links[1].carrier = false;
+    assert!(session.kept(now).is_none() && session.share_of(now, 0) > 0, "it has no carrier");
+}
+
+#[test]
+fn none_is_left_out_where_nothing_is_heard_or_little_passes() {
+    let (session, now) = spared();
+    assert!(session.kept(now + Duration::ms(200)).is_none(), "nothing is heard");
+    let (mut session, mut now) = spared();
+    run(&mut session, &mut now, Duration::ms(150), 1);
+    assert!(session.kept(now).is_none(), "half as much");
+}
+
+#[test]
+fn a_trial_of_bottlenecks_and_one_of_sparing_do_not_meet() {
+    let (mut session, mut now) = spared();
+    for _ in 0..20 {
+        run(&mut session, &mut now, Duration::s(1), 2);
+        assert!(session.kept(now).is_none() || !session.trials.is_trying());
+    }
+    // Left out for 1, 2, 4 and 8 seconds: it has not been so for five in a row that more waited for all.
+    assert!(session.links.iter().all(|link| link.shared.trials == 0));
+}
