@@ -1,4 +1,4 @@
-//! Links that add nothing are left out of large messages (protocol.md §5.14).
+//! Links that add nothing are left out of large messages (protocol.md §5.12).
 //!
 //! Where no link holds anything up the machines do, and each link more costs them: a socket to look at, a window more that is
 //! under way in their caches. So, while very much passes, it is tried whether one link delivers as much as all do.
