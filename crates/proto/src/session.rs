@@ -288,6 +288,12 @@ impl Session {
         }
     }
 
+    /// Links came or went, changed their state, or other ones are wanted.
+    fn forget_choices(&mut self) {
+        self.choice.forget();
+        self.sparing.note_held_up();
+    }
+
     /// Number for a new link, if one is left; only the initiator allocates.
     pub(crate) fn allocate_link(&mut self) -> Option<LinkId> {
         #[cfg(feature = "planted")]

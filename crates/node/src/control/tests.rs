@@ -3,7 +3,7 @@ mod set;
 mod why;
 
 use super::*;
-use crate::engine::client::Exchange;
+use crate::engine::client::{Arrival, Exchange};
 use crate::engine::{Budget, Client};
 use polyrail_bearer::{Address, Bearer as _, MemoryBearer, MemoryHub, Transmit};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
@@ -114,6 +114,23 @@ fn both_ends_note_when_more_than_a_packet_or_two_passed_at_once() {
     let (before, at_ns) = (noted(&world), world.now_ns);
     assert_eq!(send(&mut world, 64), before);
     assert!(send(&mut world, 12_000).iter().all(|&noted_ns| noted_ns > at_ns));
+}
+
+#[test]
+fn both_ends_note_that_nothing_but_large_messages_passes() {
+    let mut world = World::met();
+    let (mut server, mut client) = (world.client(1), world.client(0));
+    let mut send = |world: &mut World, bytes: usize| {
+        client.send(Destination::Port(server.address()), Class::Normal, None, &vec![7; bytes]).unwrap();
+        world.run(20);
+        let Some(Arrival::Message(envelope, offset)) = server.poll() else { panic!("{bytes} bytes") };
+        server.release(offset, envelope.len);
+        [0, 1].map(|end: usize| world.engines[end].passing().is_calm())
+    };
+    assert_eq!(send(&mut world, 64), [false; 2]);
+    let noted: Vec<_> = (0..10).map(|_| send(&mut world, 300_000)).collect();
+    assert_eq!((noted[0], noted[9]), ([false; 2], [true; 2]), "{noted:?}");
+    assert_eq!(send(&mut world, 64), [false; 2]);
 }
 
 #[test]

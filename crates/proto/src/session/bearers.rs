@@ -62,7 +62,7 @@ impl Session {
         }
         self.links.retain(|link| !is_over(link));
         self.quiet.set_links(self.links.iter().map(|link| link.spec.bearer));
-        self.choice.forget();
+        self.forget_choices();
         self.note_isolation(cx.now);
         self.retired.extend(closed.iter().map(|(id, _)| *id));
         let beyond = self.retired.len().saturating_sub(RETIRED_MAX);

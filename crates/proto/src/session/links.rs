@@ -96,7 +96,7 @@ impl Session {
         }
         items.clear();
         self.scratch = items;
-        self.choice.forget();
+        self.forget_choices();
         self.note_isolation(cx.now);
         let node = self.peer.node;
         let Transition { from, to, why } = change;

@@ -52,7 +52,7 @@ pub(super) struct Sparing {
     began: Instant,
     delivered: [u64; limits::LINKS_MAX],
     next_at: Instant,
-    /// A bearer had no room since: its link holds something up.
+    /// That was not all: see [`Sparing::note_held_up`].
     held_up: bool,
     spared: Duration,
     pause: Duration,
@@ -92,7 +92,7 @@ impl Seen {
 }
 
 impl Sparing {
-    /// A bearer had no room: a link holds up what passes, so none is left out.
+    /// A bearer had no room, or links came, went or changed: none is left out.
     #[inline]
     pub(super) fn note_held_up(&mut self) {
         self.held_up = true;
@@ -180,6 +180,7 @@ impl Session {
         let gain = |(link, then): (&Link, &u64)| (link.delivered_bytes.saturating_sub(*then), link.spec.id);
         let gains = || self.links.iter().zip(delivered).map(gain);
         let serving = Serving::of(&self.links);
+        let serve = self.links.iter().filter(|link| serving.includes(link)).count();
         let others = self.trials.is_trying() || !self.assigners.is_empty();
         // What was counted for longer than was meant is no measure: the machine stood still.
         let is_late = now.since(*next_at) > SPAN;
@@ -188,7 +189,7 @@ impl Session {
                 / now.since(*began).as_us().max(1),
             best: gains().max().map(|(_, link)| link).unwrap_or_default(),
             plenty: self.waiting_bytes(PLENTY_BYTES) >= PLENTY_BYTES,
-            held_up: *held_up || is_late || others || !self.links.iter().all(|link| serving.includes(link)),
+            held_up: *held_up || is_late || others || serve < 2,
         }
     }
 }

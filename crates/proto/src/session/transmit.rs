@@ -291,7 +291,7 @@ impl Session {
 
     /// Whether messages wait that link `index` may take: nothing but large ones is for the one only that is kept.
     #[inline]
-    fn has_message_for(&self, now: Instant, index: usize) -> bool {
+    pub(super) fn has_message_for(&self, now: Instant, index: usize) -> bool {
         let is_kept = || self.kept(now).is_none_or(|kept| kept == index);
         !self.schedule.is_empty() && (self.schedule.flows().next().is_some() || is_kept())
     }

@@ -28,7 +28,7 @@ impl Session {
         }
         self.links[index].status = status;
         self.tell_wish(index);
-        self.choice.forget();
+        self.forget_choices();
         Ok(())
     }
 
@@ -42,7 +42,7 @@ impl Session {
     pub(super) fn peer_wants(&mut self, id: LinkId, status: LinkStatus) {
         let Some(index) = self.link_index(id) else { return };
         self.links[index].status_of_peer = status;
-        self.choice.forget();
+        self.forget_choices();
         self.quiet.stir();
     }
 

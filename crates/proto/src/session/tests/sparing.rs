@@ -49,6 +49,7 @@ fn the_link_that_delivers_most_takes_all_large_messages_and_their_announcements(
     // The other has nothing to do, though it is the choice of small messages.
     fill_window(&mut session.links[1], 64 << 10);
     assert_eq!(session.choice.make(now, &session.links, Class::Normal, 64), Some(0));
+    assert_eq!([0, 1].map(|link| session.has_message_for(now, link)), [false, true]);
     assert!(poll_at(&mut session, now, 0).is_none());
     send_by(&mut session, Class::Urgent, 1 << 20);
     assert!(poll_at(&mut session, now, 0).is_none(), "not even an announcement");
@@ -76,6 +77,23 @@ fn none_is_left_out_once_a_link_has_no_room_or_the_one_that_takes_all_does_not_s
 }
 
 #[test]
+fn all_are_tried_again_once_links_are_others() {
+    let (mut session, mut now) = spared();
+    session.forget_choices();
+    assert_eq!(shares(&session, now), [true, true]);
+    run(&mut session, &mut now, Duration::ms(40), 2);
+    assert_eq!(shares(&session, now), [true, true], "not before much has passed for long enough");
+    run(&mut session, &mut now, Duration::ms(200), 2);
+    assert_eq!(session.kept(now), Some(1));
+    // One that only stands by does not matter.
+    let (mut session, mut now) = (super::session(&config(), &[(Active, 0), (Active, 0), (Standby, 0)]), NOW);
+    session.links.iter_mut().for_each(make_fast);
+    start_transfer(&mut session, Class::Normal, 64 << 20);
+    run(&mut session, &mut now, Duration::ms(150), 2);
+    assert_eq!(session.kept(now), Some(1));
+}
+
+#[test]
 fn none_is_left_out_where_nothing_is_heard_or_little_passes() {
     let (session, now) = spared();
     assert!(session.kept(now + Duration::ms(200)).is_none(), "nothing is heard");
@@ -85,12 +103,46 @@ fn none_is_left_out_where_nothing_is_heard_or_little_passes() {
 }
 
 #[test]
-fn a_trial_of_bottlenecks_and_one_of_sparing_do_not_meet() {
+fn who_was_left_out_is_asked_again_once_that_is_over() {
     let (mut session, mut now) = spared();
-    for _ in 0..20 {
-        run(&mut session, &mut now, Duration::s(1), 2);
-        assert!(session.kept(now).is_none() || !session.trials.is_trying());
+    while session.kept(now).is_some() {
+        assert!(poll_at(&mut session, now + MS, 0).is_none());
+        assert!(session.is_quiet(now + MS, BearerId(0)));
+        run(&mut session, &mut now, MS, 1);
     }
-    // Left out for 1, 2, 4 and 8 seconds: it has not been so for five in a row that more waited for all.
-    assert!(session.links.iter().all(|link| link.shared.trials == 0));
+    assert!(!session.is_quiet(now, BearerId(0)));
+    let (_, packets) = poll_at(&mut session, now, 0).expect("it takes pieces");
+    assert!(packets.iter().map(Packet::payload_bytes).sum::<usize>() > 10_000);
+}
+
+#[test]
+fn a_link_that_serves_alone_is_not_tried() {
+    let (mut session, mut now) = (saturated(), NOW);
+    session.links[0].status = Drain;
+    run(&mut session, &mut now, Duration::ms(150), 2);
+    assert!(!session.sparing.is_trying());
+}
+
+#[test]
+fn a_trial_of_bottlenecks_and_one_of_sparing_do_not_meet() {
+    let bottleneck = |session: &mut Session, now: &mut Instant| {
+        *now += MS;
+        session.links.iter_mut().for_each(|link| link.delivered_bytes += 1_000_000);
+        session.try_bottleneck(*now);
+        session.trials.is_trying()
+    };
+    let (mut session, mut tried_at) = (saturated(), NOW);
+    while !bottleneck(&mut session, &mut tried_at) {}
+    // Sparing may begin so long before that, or just then.
+    for before_ms in (0..120).step_by(5) {
+        let (mut session, mut now) = (saturated(), NOW);
+        while now + Duration::ms(before_ms) < tried_at {
+            bottleneck(&mut session, &mut now);
+        }
+        for _ in 0..400 {
+            bottleneck(&mut session, &mut now);
+            session.try_sparing(now);
+            assert!(!(session.trials.is_trying() && session.sparing.is_trying()), "{before_ms} ms before");
+        }
+    }
 }
