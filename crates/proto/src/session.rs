@@ -294,6 +294,12 @@ impl Session {
         self.sparing.note_held_up();
     }
 
+    /// Goes on with what is being found out about links.
+    fn try_links(&mut self, now: Instant) {
+        self.try_bottleneck(now);
+        self.try_sparing(now);
+    }
+
     /// Number for a new link, if one is left; only the initiator allocates.
     pub(crate) fn allocate_link(&mut self) -> Option<LinkId> {
         #[cfg(feature = "planted")]

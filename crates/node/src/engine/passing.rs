@@ -1,8 +1,7 @@
 //! What passes, for who has not got the engine: by it, carriers are asked for more or less often.
 
 use polyrail_proto::time::Instant;
-use polyrail_shm::sync::Ordering;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use polyrail_shm::sync::{AtomicU64, Ordering};
 
 /// No more than a packet or two has come or left at once for so long.
 const SPARSE_AFTER_NS: u64 = 100_000_000;
@@ -13,7 +12,8 @@ const FEW_BYTES: u64 = 4_096;
 #[derive(Debug, Default)]
 pub struct Passing {
     many_at_ns: AtomicU64,
-    calm: AtomicBool,
+    /// 1: it is.
+    calm: AtomicU64,
 }
 
 impl Passing {
@@ -26,7 +26,7 @@ impl Passing {
     }
 
     pub(super) fn note_calm(&self, calm: bool) {
-        self.calm.store(calm, Ordering::Relaxed);
+        self.calm.store(calm as u64, Ordering::Relaxed);
     }
 
     /// When more than a packet or two came or left at once last, nanoseconds of the driver's clock.
@@ -42,7 +42,7 @@ impl Passing {
     /// Whether nothing but large messages passed of late, and nothing is to be found out about a link: single packets are not
     /// waited for.
     pub fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Relaxed)
+        self.calm.load(Ordering::Relaxed) != 0
     }
 }
 

@@ -82,8 +82,7 @@ impl Session {
         self.forget_idle_connections(cx);
         self.detect_losses(cx, index);
         self.insure(cx);
-        self.try_bottleneck(cx.now);
-        self.try_sparing(cx.now);
+        self.try_links(cx.now);
         if proof {
             self.link_event(cx, index, LinkEvent::ProofOfLife);
         }
