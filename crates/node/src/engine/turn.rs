@@ -19,7 +19,7 @@ const BEACON_SPAN: Duration = Duration::ms(1);
 const STALL: Duration = Duration::ms(2);
 /// How often a full bearer is asked whether it has room again.
 const BLOCKED_SPAN: Duration = Duration::us(15);
-/// Rates change no faster than that.
+/// How often it is looked whether send buffers fit the rates, and what passes.
 const SIZE_SPAN: Duration = Duration::us(500);
 
 impl Engine {

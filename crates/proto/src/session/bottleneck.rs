@@ -53,7 +53,7 @@ impl Shared {
 }
 
 /// What a link had delivered at some moment.
-type Delivered = Vec<(LinkId, u64)>;
+pub(super) type Delivered = Vec<(LinkId, u64)>;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -163,11 +163,11 @@ impl Session {
             && self.waiting_bytes(PLENTY_BYTES) >= PLENTY_BYTES
     }
 
-    fn delivered(&self) -> Delivered {
+    pub(super) fn delivered(&self) -> Delivered {
         self.links.iter().map(|link| (link.spec.id, link.delivered_bytes)).collect()
     }
 
-    fn delivered_since(&self, then: &Delivered) -> Delivered {
+    pub(super) fn delivered_since(&self, then: &Delivered) -> Delivered {
         let mut now = self.delivered();
         for (id, bytes) in &mut now {
             let before = then.iter().find(|(link, _)| link == id);

@@ -165,11 +165,11 @@ impl Session {
         if self.links.len() < 2 {
             return u64::MAX;
         }
-        if let Some(kept) = self.kept(now) {
-            return if kept == index { u64::MAX } else { 0 };
-        }
         if self.is_one_packet() {
             return 0;
+        }
+        if let Some(kept) = self.kept(now) {
+            return if kept == index { u64::MAX } else { 0 };
         }
         let waiting = self.waiting_bytes(BYTES_MAX);
         if waiting >= BYTES_MAX {

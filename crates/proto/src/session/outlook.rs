@@ -101,8 +101,10 @@ impl Session {
     pub fn outlook(&self, bytes: u64) -> Outlook {
         let way = Way::of(bytes);
         let choice = self.choice.pick(&self.links, self.schedule.urgency(), bytes);
+        // An announcement goes along with the pieces, if these go by one link.
+        let taker = if way == Way::Small { choice } else { self.kept_of_late().or(choice) };
         let small: Vec<Part> =
-            (0..self.links.len()).map(|index| self.small_part(choice, index, bytes)).collect();
+            (0..self.links.len()).map(|index| self.small_part(taker, index, bytes)).collect();
         let large = || (0..self.links.len()).map(|index| self.large_part(index, bytes)).collect();
         let parts = if way == Way::Small { small.clone() } else { large() };
         let (shares, sending) = match way {
@@ -146,7 +148,7 @@ impl Session {
     fn large_part(&self, index: usize, bytes: u64) -> Part {
         match Serving::of(&self.links).obstacle(&self.links[index]) {
             Some(obstacle) => Part::Barred(obstacle),
-            None if self.is_spared(index) => Part::Spared,
+            None if self.kept_of_late().is_some_and(|kept| kept != index) => Part::Spared,
             None if self.is_late_for(index, bytes) => Part::Late,
             None => Part::Pulls,
         }

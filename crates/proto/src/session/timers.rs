@@ -53,7 +53,7 @@ impl Session {
             self.link_timeout(cx, index);
             self.links[index].check_probe(cx.now, cx.config, busy);
         }
-        self.try_bottleneck(cx.now);
+        self.try_links(cx.now);
         self.retry_refused(cx.now);
         self.expire(cx);
     }

@@ -335,13 +335,15 @@ impl Session {
         }
         // Those of other policies have their links already.
         let flows = self.schedule.flows().filter_map(|key| self.sending.flows.get(key));
-        let Some(first) = flows.into_iter().find(|flow| flow.policy.is_none()) else { return false };
-        let bytes = first.next_bytes().unwrap_or(0);
-        if bytes > limits::SMALL_BYTES_MAX
-            && let Some(keeps) = self.kept(now)
-        {
-            // An announcement goes along with what it is to follow.
-            return keeps == index;
+        let mut waiting =
+            flows.filter(|flow| flow.policy.is_none()).map(|flow| flow.next_bytes().unwrap_or(0));
+        // An announcement goes along with the pieces, if these go by one link.
+        let kept = self.kept(now);
+        let is_large = |bytes: u64| bytes > limits::SMALL_BYTES_MAX;
+        let bytes = waiting.find(|&bytes| !is_large(bytes) || kept.is_none_or(|kept| kept == index));
+        let Some(bytes) = bytes else { return false };
+        if is_large(bytes) && kept.is_some() {
+            return true;
         }
         let choice = self.choice.make(now, &self.links, self.schedule.urgency(), bytes);
         choice::admits(choice, &self.links, index)

@@ -42,12 +42,13 @@ fn shares(session: &Session, now: Instant) -> [bool; 2] {
 fn the_link_that_delivers_most_takes_all_large_messages_and_their_announcements() {
     let (mut session, now) = spared();
     assert_eq!((session.share_of(now, 0), session.share_of(now, 1)), (0, u64::MAX));
-    assert!(
-        [session.outlook(1 << 20).links[0].part, session.outlook(1 << 20).links[1].part]
-            == [Part::Spared, Part::Pulls]
-    );
+    let outlook = session.outlook(1 << 20);
+    assert_eq!([outlook.links[0].part, outlook.links[1].part], [Part::Spared, Part::Pulls]);
     // The other has nothing to do, though it is the choice of small messages.
+    session.links.iter_mut().for_each(|link| link.rtt.sample(now, Duration::us(50), Duration::ZERO));
+    let before = session.outlook(1 << 20).announcement;
     fill_window(&mut session.links[1], 64 << 10);
+    assert!(before < session.outlook(1 << 20).announcement, "it waits behind the pieces");
     assert_eq!(session.choice.make(now, &session.links, Class::Normal, 64), Some(0));
     assert_eq!([0, 1].map(|link| session.has_message_for(now, link)), [false, true]);
     assert!(poll_at(&mut session, now, 0).is_none());
@@ -55,9 +56,30 @@ fn the_link_that_delivers_most_takes_all_large_messages_and_their_announcements(
     assert!(poll_at(&mut session, now, 0).is_none(), "not even an announcement");
     let (_, packets) = poll_at(&mut session, now, 1).expect("all goes by the second");
     assert!(packets.iter().flat_map(Packet::frames).any(|frame| matches!(frame, Frame::Rts(_))));
-    send_by(&mut session, Class::Urgent, 64);
-    let (_, packets) = poll_at(&mut session, now, 0).expect("a small message goes by its choice");
-    assert_eq!(packets.iter().map(Packet::payload_bytes).sum::<usize>(), 64);
+    assert_eq!(small_bytes_by_choice(&mut session, now), 64);
+}
+
+/// Payload bytes that leave by the first link, the choice, of a small message.
+fn small_bytes_by_choice(session: &mut Session, now: Instant) -> usize {
+    send_by(session, Class::Bulk, 64);
+    let (_, packets) = poll_at(session, now, 0).expect("a small message goes by its choice");
+    packets.iter().map(Packet::payload_bytes).sum()
+}
+
+#[test]
+fn a_small_message_does_not_wait_for_an_announcement_before_it() {
+    let (mut session, now) = spared();
+    fill_window(&mut session.links[1], 64 << 10);
+    send_by(&mut session, Class::Urgent, 1 << 20);
+    assert_eq!(small_bytes_by_choice(&mut session, now), 64);
+}
+
+#[test]
+fn messages_whose_link_was_decided_before_are_not_kept_from_it() {
+    let (mut session, now) = spared();
+    session.set_policy(PortId(1), Some(crate::config::Policy::Static));
+    send_by(&mut session, Class::Bulk, 1 << 20);
+    assert!(session.kept(now).is_none() && session.has_message_for(now, 0));
 }
 
 #[test]
