@@ -32,9 +32,12 @@ pub(crate) fn compose(message: &mut [u8], number: u64, times_ns: [u64; 2]) {
     stamp(message, number);
     stamp_times(message, times_ns);
     let end = message.len() - 8;
-    for (word, place) in words(number).zip(message[HEADER_BYTES..end].chunks_mut(8)) {
-        place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
-    }
+    let (whole, rest) = message[HEADER_BYTES..end].as_chunks_mut::<8>();
+    let mut words = words(number);
+    // Whole words alone are written as fast as memory takes them: a sender must not be busy with this.
+    whole.iter_mut().zip(&mut words).for_each(|(place, word)| *place = word.to_le_bytes());
+    let last = words.next().unwrap_or(0).to_le_bytes();
+    rest.copy_from_slice(&last[..rest.len()]);
 }
 
 /// Writes the two times of a message, behind its number; it must have [`CONTENTS_BYTES_MIN`] bytes.
