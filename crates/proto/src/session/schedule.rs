@@ -74,12 +74,6 @@ impl Schedule {
         self.rings.iter().any(|ring| matches!(ring.front(), Some(Work::Flow(_))))
     }
 
-    /// Whether a flow of a class that `takes` accepts has messages to send.
-    pub(super) fn has_flow(&self, takes: impl Fn(Class) -> bool) -> bool {
-        let is_flow = |work: &Work| matches!(work, Work::Flow(_));
-        Class::ALL.into_iter().any(|class| takes(class) && self.rings[class as usize].iter().any(is_flow))
-    }
-
     /// Flows with messages to send.
     pub(super) fn flows(&self) -> impl Iterator<Item = u32> {
         self.rings.iter().flatten().filter_map(|work| match work {

@@ -80,11 +80,6 @@ impl Fill<'_> {
         if is_assigned { self.small_assigned } else { self.small }
     }
 
-    /// Whether small messages may still be sent.
-    fn takes_any_small(&self) -> bool {
-        self.small || self.small_assigned
-    }
-
     /// Whether messages of `class` may still go: what exceeds the window is not for bulk, for others would wait behind it.
     fn takes(&self, class: Class) -> bool {
         class != Class::Bulk || self.bulk_room > 0
@@ -92,7 +87,7 @@ impl Fill<'_> {
 
     /// Whether nothing of messages goes any more.
     fn is_done(&self) -> bool {
-        !self.takes_large() && !self.takes_any_small()
+        !self.takes_large() && !self.small && !self.small_assigned
     }
 
     /// Whether pieces of large messages may still be sent.
@@ -391,8 +386,7 @@ impl Session {
             self.put_states(fill);
             let left = fill.room();
             let waits = !self.schedule.is_empty() || !self.links[fill.link].copies.is_empty();
-            let small_waits = fill.takes_any_small() && self.schedule.has_flow(|class| fill.takes(class));
-            let more = fill.rest.is_some() || (fill.takes_large() && waits) || small_waits;
+            let more = fill.rest.is_some() || (fill.takes_large() && waits);
             let goes_on = more
                 && left <= fill.limit / 4
                 && fill.packet as usize + 1 < limits::TRAIN_PACKETS_MAX
