@@ -76,7 +76,12 @@ impl Schedule {
 
     /// Flows with messages to send.
     pub(super) fn flows(&self) -> impl Iterator<Item = u32> {
-        self.rings.iter().flatten().filter_map(|work| match work {
+        self.flows_of(&Class::ALL)
+    }
+
+    /// The same of these classes.
+    pub(super) fn flows_of(&self, classes: &[Class]) -> impl Iterator<Item = u32> {
+        classes.iter().flat_map(|class| &self.rings[*class as usize]).filter_map(|work| match work {
             Work::Flow(key) => Some(*key),
             Work::Transfers(_) => None,
         })

@@ -30,6 +30,9 @@ pub enum Outcome {
     Failed,
 }
 
+/// The classes whose small messages may exceed a window.
+const PROMPT: [Class; 3] = [Class::Control, Class::Urgent, Class::Normal];
+
 /// A train being filled.
 struct Fill<'a> {
     now: Instant,
@@ -80,6 +83,11 @@ impl Fill<'_> {
         if is_assigned { self.small_assigned } else { self.small }
     }
 
+    /// Whether small messages may still be sent.
+    fn takes_any_small(&self) -> bool {
+        self.small || self.small_assigned
+    }
+
     /// Whether messages of `class` may still go: what exceeds the window is not for bulk, for others would wait behind it.
     fn takes(&self, class: Class) -> bool {
         class != Class::Bulk || self.bulk_room > 0
@@ -87,7 +95,7 @@ impl Fill<'_> {
 
     /// Whether nothing of messages goes any more.
     fn is_done(&self) -> bool {
-        !self.takes_large() && !self.small && !self.small_assigned
+        !self.takes_large() && !self.takes_any_small()
     }
 
     /// Whether pieces of large messages may still be sent.
@@ -386,7 +394,7 @@ impl Session {
             self.put_states(fill);
             let left = fill.room();
             let waits = !self.schedule.is_empty() || !self.links[fill.link].copies.is_empty();
-            let more = fill.rest.is_some() || (fill.takes_large() && waits);
+            let more = fill.rest.is_some() || (fill.takes_large() && waits) || self.exceeds_window(fill);
             let goes_on = more
                 && left <= fill.limit / 4
                 && fill.packet as usize + 1 < limits::TRAIN_PACKETS_MAX
@@ -415,6 +423,14 @@ impl Session {
             Self::put_run(fill);
         }
         debug_assert!(fill.rest.is_none(), "bytes that nobody has, and that no packet carries");
+    }
+
+    /// Whether small messages wait that may go where the window has no room. Those of bulk may not: trains of theirs that are
+    /// longer than what their link moves in its span would take more of a path that sessions share than is their part.
+    fn exceeds_window(&self, fill: &Fill<'_>) -> bool {
+        let is_small = |bytes: u64| bytes <= limits::SMALL_BYTES_MAX;
+        let mut prompt = self.schedule.flows_of(&PROMPT).filter_map(|key| self.sending.flows.get(key));
+        fill.takes_any_small() && prompt.any(|flow| flow.next_bytes().is_some_and(is_small))
     }
 
     /// The packets in the middle of an extent, which differ in two numbers only: all but the last of the train.

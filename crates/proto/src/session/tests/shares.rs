@@ -81,6 +81,26 @@ fn small_messages_exceed_a_full_window_by_a_little_and_no_more() {
 }
 
 #[test]
+fn a_small_message_of_several_packets_exceeds_a_full_window_in_one_train() {
+    for bulk_waits in [false, true] {
+        let mut session = up(1);
+        fill_window(&mut session.links[0], 64 << 10);
+        if bulk_waits {
+            send_by(&mut session, Class::Bulk, 1_400);
+        }
+        send(&mut session, 4_000);
+        let (train, packets) = poll(&mut session, 0).unwrap();
+        let bytes: usize = messages(&packets).iter().map(|message| message.2).sum();
+        assert_eq!((train.packets, bytes), (3, 4_000), "{bulk_waits}");
+        assert!(poll(&mut session, 0).is_none(), "{bulk_waits}");
+        // What may not follow does not make a packet longer.
+        send(&mut session, 1_200);
+        let (train, _) = poll(&mut session, 0).unwrap();
+        assert_eq!((train.packets, train.bytes), (1, 24 + 16 + 1_200), "{bulk_waits}");
+    }
+}
+
+#[test]
 fn small_messages_of_bulk_wait_for_the_window_as_large_ones_do() {
     let window = 64 << 10;
     // Room of the window, and the packets of messages that leave then: each costs 1,424 bytes of what may leave.
