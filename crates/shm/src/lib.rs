@@ -36,6 +36,7 @@ pub mod segment;
 #[cfg(loom)]
 #[path = "segment_model.rs"]
 pub mod segment;
+pub mod slot_ring;
 pub mod sync;
 mod words;
 
@@ -54,3 +55,4 @@ pub use region::PastCache;
 pub use region::Region;
 pub use ring::{Consumer, Corrupt, Entry, Full, Producer};
 pub use segment::Segment;
+pub use slot_ring::{Label, SlotConsumer, SlotProducer};

@@ -13,6 +13,7 @@ use crate::doorbell::Doorbell;
 use crate::open_entry::{OPEN_ENTRY_BYTES, OpenEntry, OpenEntryView};
 use crate::ring::{Consumer, Entry, Producer, ring_bytes};
 use crate::segment::Segment;
+use crate::slot_ring::{Label, SlotConsumer, SlotProducer, slot_ring_bytes};
 use crate::sync::cpu_relax;
 
 fn entry(number: u64) -> Entry {
@@ -74,6 +75,38 @@ fn staged_and_batched_entries_keep_their_slots_until_committed() {
             }
         }
         assert_eq!(consumer.health(), Ok(()));
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn slots_give_each_message_once_whole_and_in_order() {
+    loom::model(|| {
+        let segment = Segment::private(slot_ring_bytes(2) as usize).unwrap();
+        let mut producer = SlotProducer::new(&segment, 0, 2).unwrap();
+        let mut consumer = SlotConsumer::new(&segment, 0, 2).unwrap();
+        let filling = thread::spawn(move || {
+            for number in 1..=3u64 {
+                let label = Label { note: number as u32, meta: number };
+                while producer.push(label, &number.to_ne_bytes()).is_err() {
+                    cpu_relax();
+                }
+            }
+            assert_eq!(producer.health(), Ok(()));
+        });
+        for number in 1..=3u64 {
+            let label = loop {
+                match consumer.peek() {
+                    Some(label) => break label,
+                    None => cpu_relax(),
+                }
+            };
+            let mut body = [0; 8];
+            consumer.read_body(&mut body);
+            consumer.advance();
+            assert_eq!(label, Label { note: number as u32, meta: number });
+            assert_eq!(u64::from_ne_bytes(body), number);
+        }
         filling.join().unwrap();
     });
 }

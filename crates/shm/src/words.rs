@@ -74,6 +74,37 @@ impl Words {
         }
     }
 
+    /// Fills `into` from word `index` on; panics beyond the end.
+    #[inline]
+    #[cfg(not(loom))]
+    pub(crate) fn read_bytes(&self, index: usize, into: &mut [u8]) {
+        let words = &self.all()[index..index + into.len().div_ceil(8)];
+        let (whole, rest) = into.as_chunks_mut::<8>();
+        let (first, last) = words.split_at(whole.len());
+        for (bytes, word) in whole.iter_mut().zip(first) {
+            *bytes = word.load(Relaxed).to_ne_bytes();
+        }
+        if let Some(word) = last.first() {
+            rest.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..rest.len()]);
+        }
+    }
+
+    /// Writes `bytes` from word `index` on, the last word filled up with zeros; panics beyond the end.
+    #[inline]
+    #[cfg(not(loom))]
+    pub(crate) fn write_bytes(&self, index: usize, bytes: &[u8]) {
+        let words = &self.all()[index..index + bytes.len().div_ceil(8)];
+        let (whole, rest) = bytes.as_chunks::<8>();
+        for (word, bytes) in words.iter().zip(whole) {
+            word.store(u64::from_ne_bytes(*bytes), Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            words[whole.len()].store(u64::from_ne_bytes(last), Relaxed);
+        }
+    }
+
     /// In a model a line is no atomic at all: loom reports any read or write that is not ordered with the others.
     #[cfg(loom)]
     pub(crate) fn read_line(&self, index: usize) -> Line {
@@ -84,6 +115,21 @@ impl Words {
     #[cfg(loom)]
     pub(crate) fn write_line(&self, index: usize, line: &Line) {
         self.segment.write_line(self.at(index), line);
+    }
+
+    /// Bytes of up to one word stand for those of a whole line, see the model's `read_line`.
+    #[cfg(loom)]
+    pub(crate) fn read_bytes(&self, index: usize, into: &mut [u8]) {
+        let line = self.segment.read_line(self.at(index));
+        into.copy_from_slice(&line[0].to_ne_bytes()[..into.len()]);
+    }
+
+    /// See the model's `read_bytes`.
+    #[cfg(loom)]
+    pub(crate) fn write_bytes(&self, index: usize, bytes: &[u8]) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        self.segment.write_line(self.at(index), &[u64::from_ne_bytes(word); LINE_WORDS]);
     }
 
     /// Sleeps while word `index` equals `expected`; may wake early.
