@@ -9,6 +9,7 @@ pub mod epoll;
 pub mod errno;
 pub mod eventfd;
 pub mod interface;
+pub mod membarrier;
 pub mod packet;
 pub mod poll;
 pub mod process;
@@ -16,5 +17,6 @@ pub mod sctp;
 pub mod timerfd;
 pub mod tipc;
 pub mod udp;
+pub mod unix;
 
 mod call;
