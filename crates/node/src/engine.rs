@@ -4,7 +4,6 @@
 //! time; nothing here reads a clock, waits or starts a thread, so the simulator runs exactly this code.
 
 mod admission;
-mod barriers;
 mod bearers;
 pub mod client;
 pub mod command;
@@ -24,6 +23,7 @@ mod subscribers;
 pub(crate) mod tap;
 mod turn;
 mod vacant;
+mod waits;
 
 /// What the engine answers to bind and unbind.
 pub(crate) mod admission_answers {
@@ -47,10 +47,8 @@ use history::History;
 use passing::Passing;
 use polyrail_bearer::{Address, Bearer, Descriptors, RxBatch};
 use polyrail_proto::address::MediaAddress;
-use polyrail_proto::config::Policy;
 use polyrail_proto::error::LinkSetError;
 use polyrail_proto::id::{BearerId, LinkId, NodeId, PortId};
-use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
@@ -187,7 +185,7 @@ pub struct Engine {
     /// Signalled when there are events.
     news: Option<Arc<EventFd>>,
     bells: subscribers::Bells,
-    barriers: barriers::Barriers,
+    waits: waits::Waits,
     notices: Vec<polyrail_bearer::Notice>,
     loopback_at: Option<usize>,
     history: History,
@@ -224,7 +222,7 @@ impl Engine {
             events: VecDeque::new(),
             news: None,
             bells: subscribers::Bells::default(),
-            barriers: barriers::Barriers::default(),
+            waits: waits::Waits::default(),
             notices: Vec::new(),
             loopback_at: None,
             history: History::default(),
@@ -349,21 +347,6 @@ impl Engine {
     /// What tells that a bearer without room has some again.
     pub fn full_fds(&self) -> impl Iterator<Item = std::os::fd::RawFd> {
         self.bearers.iter().filter(|b| b.blocked).filter_map(|b| b.bearer.fds().room)
-    }
-
-    /// Sets how a port chooses among those that serve what it sends to.
-    pub fn set_lookup(&mut self, port: PortId, lookup: Lookup) {
-        self.node.set_lookup(port, lookup);
-    }
-
-    /// Sets the policy of the flows of a port that begin from now on; `None`: that of their class.
-    pub fn set_policy(&mut self, port: PortId, policy: Option<Policy>) {
-        self.node.set_policy(port, policy);
-    }
-
-    /// Whether a thread that waits for the port is woken whenever the names change.
-    pub(crate) fn await_names(&mut self, port: PortId, awaits: bool) {
-        self.store.await_names(port, awaits);
     }
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.

@@ -151,6 +151,10 @@ impl Engine {
             Command::Consumed { id, bytes, messages } => {
                 self.node.handle_connection_consumed(port, id, (bytes, messages));
             }
+            Command::Lookup(lookup) => self.node.set_lookup(port, lookup),
+            Command::Policy(policy) => self.node.set_policy(port, policy),
+            Command::Await { what, number } => self.begin_wait(port, what, number),
+            Command::Forget => self.waits.forget(port),
             Command::Accept { offer, buffer } => {
                 let Some(held) = self.store.hold(index, buffer, 0) else {
                     return self.fail(port, 0, FailureCode::Invalid);

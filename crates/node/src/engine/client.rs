@@ -6,17 +6,19 @@ pub mod gathering;
 mod laying;
 
 use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
-use super::command::{Body, Command, Completion, FailureCode};
+use super::command::{Awaited, Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use connections::Connections;
 use gathering::{Gathering, Gone};
 use laying::Laying;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
+use polyrail_proto::service::Lookup;
 use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -72,6 +74,8 @@ pub enum Arrival {
     Returned(Box<Returned>),
     /// A bind or unbind was done (0) or refused.
     Answer(u8),
+    /// What was awaited under this number is so.
+    Came(u64),
     /// A bind was refused: a binding of that node is in the way.
     Taken(NodeId),
     /// An exclusive binding was taken back, for that node's sake.
@@ -151,6 +155,8 @@ pub struct Client {
     untold: (u64, u64),
     /// Messages handed out whose senders are told so.
     read: u64,
+    /// Waits begun for what is no message.
+    waits: u64,
     /// The port is to be closed.
     closing: bool,
     kept: VecDeque<Arrival>,
@@ -221,6 +227,7 @@ impl Client {
             consumed_entries: 0,
             untold: (0, 0),
             read: 0,
+            waits: 0,
             closing: false,
             kept: VecDeque::new(),
             lent: Lent::default(),
@@ -404,6 +411,29 @@ impl Client {
         self.pair.sq.push(&Command::Unbind(range, scope).encode()).map_err(|_| Blocked)
     }
 
+    /// Sets how the port chooses among those that serve what it sends to, from the next message on.
+    pub fn set_lookup(&mut self, lookup: Lookup) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Lookup(lookup).encode()).map_err(|_| Blocked)
+    }
+
+    /// Sets the policy of flows that begin from now on.
+    pub fn set_policy(&mut self, policy: Option<Policy>) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Policy(policy).encode()).map_err(|_| Blocked)
+    }
+
+    /// Asks to be told when `what` is so, by `Arrival::Came` with the number that this gives. Ends the wait before.
+    pub fn begin_wait(&mut self, what: Awaited) -> Result<u64, Blocked> {
+        let number = self.waits + 1;
+        self.pair.sq.push(&Command::Await { what, number }.encode()).map_err(|_| Blocked)?;
+        self.waits = number;
+        Ok(number)
+    }
+
+    /// Waits no longer.
+    pub fn forget_wait(&mut self) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Forget.encode()).map_err(|_| Blocked)
+    }
+
     /// Gives memory for an offered message.
     pub fn accept(&mut self, offer: (u32, u32), buffer: Buffer) -> Result<(), Buffer> {
         if self.pair.sq.free() == 0 {
@@ -486,6 +516,7 @@ impl Client {
                 Some(Arrival::Returned(Box::new(Returned { number, why, to, class, tag, len, body })))
             }
             Completion::Answer(code) => Some(Arrival::Answer(code)),
+            Completion::Came(number) => Some(Arrival::Came(number)),
             Completion::Taken(by) => Some(Arrival::Taken(by)),
             Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
             news => {

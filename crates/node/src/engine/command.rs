@@ -3,10 +3,12 @@
 mod entry;
 
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::config::Policy;
 use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::node::{Destination, Manner};
+use polyrail_proto::service::Lookup;
 use polyrail_proto::wire::RefusedConnect;
 
 /// Where a message's bytes are.
@@ -18,6 +20,15 @@ pub enum Body {
     Spaced(u64),
     /// In a buffer that was put into the exchange under this number.
     Exchanged(u64),
+}
+
+/// What a client waits for that is no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaited {
+    /// Somebody has bound the service.
+    Bound(ServiceAddress),
+    /// All peers know what ports of this node have bound and unbound so far.
+    Known,
 }
 
 /// From a client to the engine.
@@ -86,6 +97,19 @@ pub enum Command {
         /// Messages.
         messages: u64,
     },
+    /// How the port chooses among those that serve what it sends to, from the next message on.
+    Lookup(Lookup),
+    /// The policy of flows that begin from now on; `None`: that of their class.
+    Policy(Option<Policy>),
+    /// Tell when this is so: by `Came` with the same number. What was awaited before is forgotten.
+    Await {
+        /// What.
+        what: Awaited,
+        /// Which of the client's waits it is.
+        number: u64,
+    },
+    /// Nothing is waited for any more.
+    Forget,
 }
 
 /// From the engine to a client.
@@ -147,6 +171,8 @@ pub enum Completion {
     },
     /// What became of a bind or unbind: 0, or why not.
     Answer(u8),
+    /// What was awaited under this number is so.
+    Came(u64),
     /// A bind was refused: a binding of that node is in the way.
     Taken(NodeId),
     /// An exclusive binding was taken back.

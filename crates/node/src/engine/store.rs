@@ -94,8 +94,6 @@ pub(super) struct Slot {
     /// So many of these it has read.
     read_seen: u64,
     knows_names: bool,
-    /// The client's thread waits for the names to change.
-    awaits_names: bool,
     dirty: bool,
     /// Signalled when something is put into the queue, for a client that waits on descriptors.
     arrived: Option<Arc<EventFd>>,
@@ -275,7 +273,6 @@ impl EngineStore {
             unread: VecDeque::new(),
             read_seen: 0,
             knows_names: false,
-            awaits_names: false,
             dirty: false,
             arrived: None,
         });
@@ -408,7 +405,6 @@ impl EngineStore {
             if renamed || !slot.knows_names {
                 slot.knows_names = true;
                 slot.pair.words.names_generation.store(names_generation);
-                slot.dirty |= slot.awaits_names;
             }
             while let Some(next) = slot.overflow.front() {
                 if slot.pair.cq.stage(&next.encode()).is_err() {
@@ -437,13 +433,6 @@ impl EngineStore {
         if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
             slot.dirty = true;
             self.dirty = true;
-        }
-    }
-
-    /// Whether the thread that waits for `port` is woken when the names change.
-    pub(super) fn await_names(&mut self, port: PortId, awaits: bool) {
-        if let Some((_, slot)) = self.slot_of(port) {
-            slot.awaits_names = awaits;
         }
     }
 

@@ -82,7 +82,7 @@ impl Engine {
         work.done += self.deliver(now);
         self.finish_closing(now);
         self.tell_subscribers(work);
-        self.pass_barriers();
+        self.pass_waits();
         self.tell_readers();
         work.done += self.store.publish(self.node.table().generation(), &mut work.rang);
         self.next_at = self.node.poll_timeout(now);
@@ -450,6 +450,7 @@ impl Engine {
             let gone = self.node.finish_closing(now, *port);
             if gone {
                 self.store.close(*port);
+                self.waits.forget(*port);
             }
             !gone
         });

@@ -5,6 +5,7 @@ use crate::config::Policy;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
 use crate::engine::client::Arrival;
+use crate::engine::command::Awaited;
 use crate::error::{BindError, Error};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::service::Lookup;
@@ -88,24 +89,40 @@ impl Port {
         if self.shared.drive.is_forked() {
             return Err(Error::Forked);
         }
-        let mut generation = u64::MAX;
-        let mut found = false;
-        let await_names = |awaits| self.shared.drive.engine().await_names(self.address.port, awaits);
-        await_names(true);
-        self.wait_until(deadline(timeout), |port| {
-            let engine = port.shared.drive.engine();
-            let table = engine.core().table();
-            if table.generation() != generation {
-                generation = table.generation();
-                found = !table.lookup(service).is_empty();
-            }
-            found
-        });
-        await_names(false);
-        if found {
+        let came = self.await_that(Awaited::Bound(service), timeout);
+        if came {
             return Ok(());
         }
+        self.forget_wait();
         Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
+    }
+
+    /// Waits until `what` is so; false if time ran out first.
+    fn await_that(&self, what: Awaited, timeout: Option<Duration>) -> bool {
+        let (mut number, mut came) = (None, false);
+        self.wait_until(deadline(timeout), |port| {
+            let mut client = port.client.borrow_mut();
+            number = number.or_else(|| client.begin_wait(what).ok());
+            while !came && let Some(arrival) = client.poll_fresh() {
+                match arrival {
+                    // What was waited for before, and came too late, is no news.
+                    Arrival::Came(its) => came = Some(its) == number,
+                    other => client.keep(other),
+                }
+            }
+            came
+        });
+        came
+    }
+
+    fn forget_wait(&self) {
+        self.tell(|client| client.forget_wait().is_ok());
+    }
+
+    /// Hands in what no answer follows.
+    fn tell(&self, tell: impl Fn(&mut Client) -> bool) {
+        self.wait_until(None, |port| tell(&mut port.client.borrow_mut()));
+        self.drive();
     }
 
     /// Sets how this port chooses among those that serve what it sends to, from the next message on;
@@ -114,9 +131,7 @@ impl Port {
         if self.shared.drive.is_forked() {
             return;
         }
-        // What was sent before is chosen as it was meant then.
-        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
-        self.shared.drive.engine().set_lookup(self.address.port, lookup);
+        self.tell(|client| client.set_lookup(lookup).is_ok());
     }
 
     /// Sets how the links to a peer share what this port sends, in flows that begin from now on: to a port, or in a class, to or
@@ -126,9 +141,7 @@ impl Port {
         if self.shared.drive.is_forked() {
             return;
         }
-        // What was sent before goes as it was meant then.
-        self.wait_until(None, |port| port.client.borrow_mut().backlog() == 0);
-        self.shared.drive.engine().set_policy(self.address.port, policy);
+        self.tell(|client| client.set_policy(policy).is_ok());
     }
 
     /// Waits until every node that is reachable now knows all bindings that ports of this node have made so far, and no
@@ -141,10 +154,13 @@ impl Port {
         if self.shared.drive.is_forked() {
             return Err(Error::Forked);
         }
-        let barrier = self.shared.drive.engine().begin_barrier(self.address.port);
-        self.wait_until(deadline(timeout), |port| port.shared.drive.engine().is_past(barrier));
-        let behind = self.shared.drive.engine().end_barrier(barrier);
+        if self.await_that(Awaited::Known, timeout) {
+            return Ok(());
+        }
+        let behind = self.shared.drive.engine().behind(self.address.port);
+        self.forget_wait();
         match &behind[..] {
+            // They have learnt it since.
             [] => Ok(()),
             names => Err(Error::TimedOut(format!("; not all bindings are known to {}", names.join(", ")))),
         }

@@ -97,7 +97,7 @@ impl Port {
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
                 Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
-                Arrival::Answer(_) | Arrival::Taken(_) | Arrival::Sorted => {}
+                Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) | Arrival::Sorted => {}
             }
         }
     }

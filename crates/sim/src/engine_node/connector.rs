@@ -82,7 +82,11 @@ impl Connector for Seat {
                 }
                 None
             }
-            Arrival::Sorted | Arrival::Failed(..) | Arrival::Returned(_) | Arrival::Answer(_) => None,
+            Arrival::Sorted
+            | Arrival::Failed(..)
+            | Arrival::Returned(_)
+            | Arrival::Answer(_)
+            | Arrival::Came(_) => None,
             Arrival::Taken(_) | Arrival::Unbound(..) => None,
         }
     }

@@ -329,7 +329,7 @@ impl Client {
             // Its sender will be told that nobody wants it.
             Arrival::Owned(..) | Arrival::Offer { .. } => {}
             Arrival::Failed(..) | Arrival::Returned(_) | Arrival::Answer(_) | Arrival::Sorted => {}
-            Arrival::Taken(_) | Arrival::Unbound(..) => {}
+            Arrival::Came(_) | Arrival::Taken(_) | Arrival::Unbound(..) => {}
         }
     }
 

@@ -1,10 +1,12 @@
 //! How commands and completions lie in the entries of the queues: a head of operation, class and flags, then seven words.
 
-use super::{Body, Command, Completion, Ended, FailureCode, NotConnecting};
+use super::{Awaited, Body, Command, Completion, Ended, FailureCode, NotConnecting};
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
+use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId, SessionId};
 use polyrail_proto::node::{Destination, Manner};
+use polyrail_proto::service::Lookup;
 use polyrail_proto::time::Instant;
 use polyrail_shm::Entry;
 
@@ -18,6 +20,10 @@ const OP_TAKE: u64 = 7;
 const OP_SHUT_DOWN: u64 = 8;
 const OP_CONSUMED: u64 = 9;
 const OP_BIND_EXCLUSIVE: u64 = 10;
+const OP_LOOKUP: u64 = 11;
+const OP_POLICY: u64 = 12;
+const OP_AWAIT: u64 = 13;
+const OP_FORGET: u64 = 14;
 const OP_MESSAGE: u64 = 16;
 const OP_OFFER: u64 = 17;
 const OP_FAILED: u64 = 18;
@@ -31,6 +37,7 @@ const OP_CREDIT: u64 = 25;
 const OP_TAKEN: u64 = 26;
 const OP_UNBOUND: u64 = 27;
 const OP_RETURNED: u64 = 28;
+const OP_CAME: u64 = 29;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -98,6 +105,19 @@ fn body_of(flags: u64, value: u64) -> Body {
     }
 }
 
+/// In the place of a policy: that of the class.
+const NO_POLICY: u64 = u64::MAX;
+
+/// Where `one` stands among `all`.
+fn place_of<T: PartialEq>(all: &[T], one: T) -> u64 {
+    all.iter().position(|each| *each == one).map_or(u64::MAX, |place| place as u64)
+}
+
+/// What stands there, if anything does.
+fn at_place<T: Copy>(all: &[T], place: u64) -> Option<T> {
+    all.get(usize::try_from(place).ok()?).copied()
+}
+
 fn pair(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
@@ -141,6 +161,16 @@ impl Command {
             Command::BindExclusive(range, scope) => Self::encode_range(OP_BIND_EXCLUSIVE, range, scope, 0),
             Command::Unbind(range, scope) => Self::encode_range(OP_UNBIND, range, scope, 0),
             Command::Accept { offer, buffer } => [OP_ACCEPT, pair(offer.0, offer.1), buffer, 0, 0, 0, 0, 0],
+            Command::Lookup(lookup) => [OP_LOOKUP, place_of(&Lookup::ALL, lookup), 0, 0, 0, 0, 0, 0],
+            Command::Policy(policy) => {
+                let place = policy.map_or(NO_POLICY, |policy| place_of(&Policy::ALL, policy));
+                [OP_POLICY, place, 0, 0, 0, 0, 0, 0]
+            }
+            Command::Await { what: Awaited::Bound(s), number } => {
+                [OP_AWAIT | SERVICE, pair(s.kind, s.instance), number, 0, 0, 0, 0, 0]
+            }
+            Command::Await { what: Awaited::Known, number } => [OP_AWAIT, 0, number, 0, 0, 0, 0, 0],
+            Command::Forget => [OP_FORGET, 0, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -193,6 +223,16 @@ impl Command {
             OP_BIND_EXCLUSIVE => Command::BindExclusive(range().0, range().1),
             OP_UNBIND => Command::Unbind(range().0, range().1),
             OP_ACCEPT => Command::Accept { offer: unpair(entry[1]), buffer: entry[2] },
+            OP_LOOKUP => Command::Lookup(at_place(&Lookup::ALL, entry[1])?),
+            OP_POLICY if entry[1] == NO_POLICY => Command::Policy(None),
+            OP_POLICY => Command::Policy(Some(at_place(&Policy::ALL, entry[1])?)),
+            OP_AWAIT => {
+                let (kind, instance) = unpair(entry[1]);
+                let bound = Awaited::Bound(ServiceAddress { kind, instance });
+                let what = if head & SERVICE != 0 { bound } else { Awaited::Known };
+                Command::Await { what, number: entry[2] }
+            }
+            OP_FORGET => Command::Forget,
             _ => return None,
         })
     }
@@ -255,6 +295,7 @@ impl Completion {
                 [head, node, word, value, len, tag.unwrap_or(0), cookie, 0]
             }
             Completion::Answer(code) => [OP_ANSWER, code as u64, 0, 0, 0, 0, 0, 0],
+            Completion::Came(number) => [OP_CAME, number, 0, 0, 0, 0, 0, 0],
             Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
             Completion::Unbound { range, by } => {
                 [OP_UNBOUND, by.0, range.kind as u64, pair(range.lower, range.upper), 0, 0, 0, 0]
@@ -322,6 +363,7 @@ impl Completion {
                 len: entry[4],
             },
             OP_ANSWER => Completion::Answer(entry[1] as u8),
+            OP_CAME => Completion::Came(entry[1]),
             OP_TAKEN => Completion::Taken(NodeId(entry[1])),
             OP_UNBOUND => {
                 let (lower, upper) = unpair(entry[3]);
@@ -427,6 +469,12 @@ mod tests {
             Command::ShutDown { id: ID, sent_all: true, deaf: false },
             Command::ShutDown { id: ID, sent_all: false, deaf: true },
             Command::Consumed { id: ID, bytes: 1 << 40, messages: 9 },
+            Command::Lookup(Lookup::Sticky),
+            Command::Policy(None),
+            Command::Policy(Some(Policy::Redundant)),
+            Command::Await { what: Awaited::Bound(SERVICE), number: 1 << 50 },
+            Command::Await { what: Awaited::Known, number: 2 },
+            Command::Forget,
         ] {
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
@@ -453,6 +501,7 @@ mod tests {
             offer(Some(ID)),
             Completion::Failed { cookie: 12, why: FailureCode::NoService },
             Completion::Answer(2),
+            Completion::Came(u64::MAX),
             Completion::Taken(TO.node),
             Completion::Unbound { range: ServiceRange::new(u32::MAX, 1, u32::MAX), by: TO.node },
             Completion::Request {
@@ -485,5 +534,8 @@ mod tests {
     fn nonsense_is_no_command() {
         assert_eq!(Command::decode(&[0; 8]), None);
         assert_eq!(Command::decode(&[u64::MAX; 8]), None);
+        for op in [OP_LOOKUP, OP_POLICY] {
+            assert_eq!(Command::decode(&[op, 100, 0, 0, 0, 0, 0, 0]), None);
+        }
     }
 }

@@ -163,23 +163,3 @@ fn pages_that_packets_may_refer_to_stay_with_them() {
         assert_eq!(client.pair.tx.reclaim(), 1 << 20, "the memory is free again");
     }
 }
-
-#[test]
-fn who_waits_for_names_is_rung_when_they_change_and_nobody_else() {
-    let (mut store, client) = store();
-    let mut generation = 0;
-    let mut rung = |store: &mut EngineStore, renamed: bool| {
-        generation += u64::from(renamed);
-        client.pair.client_bell.prepare();
-        let mut rang = false;
-        store.publish(generation, &mut rang);
-        client.pair.client_bell.cancel();
-        rang
-    };
-    rung(&mut store, true);
-    assert!(!rung(&mut store, true), "it waits for messages");
-    store.await_names(PORT, true);
-    assert!(rung(&mut store, true) && !rung(&mut store, false));
-    store.await_names(PORT, false);
-    assert!(!rung(&mut store, true));
-}

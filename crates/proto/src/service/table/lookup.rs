@@ -24,6 +24,11 @@ pub enum Lookup {
     Sticky,
 }
 
+impl Lookup {
+    /// All of them.
+    pub const ALL: [Lookup; 4] = [Lookup::LocalFirst, Lookup::RoundRobin, Lookup::LeastDelay, Lookup::Sticky];
+}
+
 impl Table {
     /// Chooses one port of those bound to `address`: closest first (those of node `own`), in turn by weight,
     /// skipping those that are not `ready`. Bindings of several overlapping ranges take turns as one list.
