@@ -353,6 +353,7 @@ impl Node {
         if !session.notices.is_empty()
             || session.closed_by_peer.is_some()
             || !session.credit_wanted.is_empty()
+            || !session.freed.is_empty()
             || session.lags
         {
             self.after_packet(now, slot, store);
@@ -376,9 +377,11 @@ impl Node {
             self.tell_names(slot);
         }
         let Some(session) = &mut self.slots[slot].session else { return };
+        let freed = std::mem::take(&mut session.freed);
         for port in std::mem::take(&mut session.credit_wanted) {
             self.refresh_credit(port, store);
         }
+        self.handle_freed(freed, store);
     }
 
     /// A batch of datagrams is over: acknowledgements that became due are ready to leave.

@@ -196,6 +196,8 @@ pub struct Session {
     pub(crate) notices: VecDeque<Notice>,
     pub(crate) closed_by_peer: Option<u16>,
     pub(crate) credit_wanted: Vec<PortId>,
+    /// Ports of ours that got memory back from flows that ended: credit of others may grow.
+    pub(crate) freed: Vec<PortId>,
     /// A newcomer claims this peer's identity: since when, and the proof of life seen last.
     pub(crate) contested: Option<Instant>,
     sending: Sending,
@@ -260,6 +262,7 @@ impl Session {
             notices: VecDeque::new(),
             closed_by_peer: None,
             credit_wanted: Vec::new(),
+            freed: Vec::new(),
             contested: None,
             sending: Sending::default(),
             receiving: Receiving::default(),

@@ -41,6 +41,8 @@ const SEEDS: &[(u64, &str)] = &[
     (9_161, "a window that never left its start, for the bearer's buffer bounded what was in flight"),
     (8_000, "the same, on three links"),
     (46_222, "the same, with a buffer of less than half a train"),
+    (208, "trains of small bulk messages that are longer than what their link moves in its span"),
+    (73_515, "memory that a lost peer's unfinished messages held, and senders that waited for credit of it"),
 ];
 
 #[test]

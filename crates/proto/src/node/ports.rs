@@ -263,6 +263,19 @@ impl Node {
         self.refresh_credit(port, store);
     }
 
+    /// Flows to these ports ended, and what had come of their messages was given back: nobody else would have the credit of others
+    /// raised, who may have none and so send nothing after which it were.
+    pub(super) fn handle_freed(&mut self, mut ports: Vec<PortId>, store: &mut dyn Store) {
+        if ports.contains(&PortId::MULTICAST) {
+            ports.extend(self.ports.keys());
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        for port in ports {
+            self.handle_consumed(port, store);
+        }
+    }
+
     /// Shares what room a port has among the sessions that send to it (protocol.md §6.2).
     pub(super) fn refresh_credit(&mut self, port: PortId, store: &mut dyn Store) {
         let (bytes, messages) = store.room(port);

@@ -58,6 +58,7 @@ impl Node {
         let Some(mut session) = self.slots[slot].session.take() else { return };
         self.slots[slot].generation = self.slots[slot].generation.wrapping_add(1).max(1);
         session.end(cx!(self, now, store));
+        self.handle_freed(std::mem::take(&mut session.freed), store);
         if self.by_node.get(&session.peer.node) == Some(&slot) {
             self.by_node.remove(&session.peer.node);
         }

@@ -159,6 +159,7 @@ impl Session {
         if let Some(given) = self.receiving.credits.get_mut(flow.credit) {
             given.gaps = given.gaps.saturating_sub(flow.gaps());
         }
+        self.freed.push(flow.owner);
         let mut transfers = Vec::new();
         let fans = &mut self.receiving.fans;
         let discard = |buffer| match key.to {
