@@ -76,7 +76,7 @@ use policy::Assigners;
 use quiet::Quiet;
 use schedule::Schedule;
 use sparing::Sparing;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a call into a session may use.
 pub(crate) struct Cx<'a> {
@@ -121,8 +121,6 @@ struct Receiving {
     cts: VecDeque<u32>,
     refuse: VecDeque<Refuse>,
     fans: Fans,
-    /// Ports of ours that close and that the peer has sent to: it is to be told once they are gone.
-    owed: BTreeSet<PortId>,
     /// Ports of the peer that closed lately: late copies of what they sent must not open their flows anew.
     closed: VecDeque<PortId>,
 }

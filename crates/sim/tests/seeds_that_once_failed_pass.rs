@@ -42,6 +42,7 @@ const SEEDS: &[(u64, &str)] = &[
     (8_000, "the same, on three links"),
     (46_222, "the same, with a buffer of less than half a train"),
     (208, "trains of small bulk messages that are longer than what their link moves in its span"),
+    (94_698, "credit of a port that closed unheard of, and flows that waited for it"),
     (73_515, "memory that a lost peer's unfinished messages held, and senders that waited for credit of it"),
 ];
 

@@ -34,6 +34,9 @@ pub(super) struct TakenCredit {
     pub(super) waiting: Vec<u32>,
 }
 
+/// What a port that closes gives to each session, bytes and messages: more than anybody can have waiting.
+const CLOSING_CREDIT: (u64, u64) = (1 << 40, 1 << 24);
+
 impl GivenCredit {
     /// So many bytes and messages, which the peer is told otherwise than by a frame of its own.
     pub(super) fn known(port: PortId, (bytes, messages): (u64, u32)) -> GivenCredit {
@@ -183,6 +186,16 @@ impl Session {
         Some(key)
     }
 
+    /// A port of ours closes: who waits for its credit gets it and is refused. Without it they would send nothing that could be
+    /// refused, and two ports that close while each has messages for the other would wait for each other for ever.
+    pub(super) fn release_credit(&mut self, port: PortId) {
+        if let Some(given) = self.given_credit(port) {
+            let (bytes, messages) =
+                (given.limit_bytes + CLOSING_CREDIT.0, given.limit_messages + CLOSING_CREDIT.1);
+            self.give_credit(port, bytes, messages);
+        }
+    }
+
     /// A port of ours gives nothing any more; whether it gave anything.
     pub(super) fn forget_given(&mut self, port: PortId) -> bool {
         let Some(key) = self.receiving.credit_of.remove(&port) else { return false };
@@ -206,6 +219,15 @@ impl Session {
         let key = self.sending.credits.insert(taken)?;
         self.sending.credit_of.insert(port, key);
         Some(key)
+    }
+
+    /// The peer has no such port: who waits for its credit, now or later, need not wait to be told the same.
+    pub(super) fn release_taken(&mut self, port: PortId) {
+        let key = self.sending.credit_of.get(&port);
+        let Some(taken) = key.and_then(|key| self.sending.credits.get(*key)) else { return };
+        let bytes = taken.credit.used_bytes + CLOSING_CREDIT.0;
+        let messages = (taken.credit.used_messages + CLOSING_CREDIT.1) as u32;
+        self.raise_credit(&wire::Credit { port, messages, bytes });
     }
 
     /// A port of the peer is gone, and what it gave with it.

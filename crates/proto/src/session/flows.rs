@@ -90,6 +90,9 @@ impl Session {
         if refuse.reason != RefuseReason::NoRoom && !flow.is_some_and(|flow| flow.holds()) {
             let why = if refuse.reason == RefuseReason::NoPort { Failure::NoPort } else { Failure::TooLarge };
             self.fail_flows(cx, |k| *k == key, why, Some(refuse.seq));
+            if refuse.reason == RefuseReason::NoPort {
+                self.release_taken(key.to);
+            }
             return Taken::Yes;
         }
         let Some(&k) = self.sending.by_key.get(&key) else { return Taken::Yes };
@@ -131,8 +134,7 @@ impl Session {
             }
         }
         self.assigners.set(port, None);
-        // Who waits for its credit waits in vain, and sends nothing that could be refused.
-        if self.receiving.owed.remove(&port) || !keys.is_empty() {
+        if self.forget_given(port) || !keys.is_empty() {
             self.notify(Notice::PortClosed(port));
         }
     }
@@ -145,9 +147,7 @@ impl Session {
             self.end_receive_flow(store, key);
         }
         self.receiving.fans.close_port(store, port);
-        if self.forget_given(port) {
-            self.receiving.owed.insert(port);
-        }
+        self.release_credit(port);
     }
 
     pub(super) fn end_receive_flow(&mut self, store: &mut dyn Store, key: FlowKey) {
