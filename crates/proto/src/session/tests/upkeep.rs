@@ -146,11 +146,16 @@ fn a_receiver_that_closes_gives_back_what_waits_for_it_and_nothing_else() {
     receiver.call(|session, cx| session.close_receiver(cx.store, PortId(81)));
     assert_eq!((receiver.store.discarded, receiver.session.sizes()), (8, [0, 2, 0, 4]));
     assert_eq!(receiver.session.receiving.waiting.len(), 2);
-    assert!(receiver.session.given_credit(PortId(81)).is_none());
-    assert_eq!(receiver.session.given_credit(PortId(82)).unwrap().gaps, 4);
+    let given = |receiver: &Receiver, port| receiver.session.given_credit(PortId(port)).copied();
+    assert!(given(&receiver, 81).unwrap().limit_bytes > 1 << 40, "who waits for credit is to be refused");
+    let other = given(&receiver, 82).unwrap();
+    assert!(other.gaps == 4 && other.limit_bytes < 1 << 40);
     // The others go on where they were.
     assert!(receiver.frames(&[Frame::Message(head_to(82, 71, 0), &[1; 8])]));
     assert_eq!(receiver.delivered(), 2);
+    receiver.session.forget_sender(PortId(81));
+    assert!(given(&receiver, 81).is_none());
+    assert_eq!(receiver.session.control.take(100), Some((0, &Notice::PortClosed(PortId(81)))));
 }
 
 #[test]
