@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::command::{Awaited, Completion};
+use polyrail_proto::Node;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::id::PortId;
 use polyrail_proto::node::Barrier;
@@ -32,15 +33,29 @@ enum What {
     Known(Barrier),
 }
 
+impl What {
+    /// Whether it is so now; names are looked up only if they have changed.
+    fn is_so(&mut self, node: &mut Node, renamed: bool) -> bool {
+        match self {
+            What::Bound(service) => renamed && !node.table().lookup(*service).is_empty(),
+            What::Known(barrier) => node.is_past(barrier),
+        }
+    }
+}
+
 impl Engine {
     /// Tells `port` when `what` is so, now if it is.
     pub(super) fn begin_wait(&mut self, port: PortId, what: Awaited, number: u64) {
-        let what = match what {
+        let mut what = match what {
             Awaited::Bound(service) => What::Bound(service),
             Awaited::Known => What::Known(self.node.begin_barrier()),
         };
-        self.waits.by_port.insert(port, Wait { number, what });
-        self.end_waits(true);
+        self.waits.forget(port);
+        if what.is_so(&mut self.node, true) {
+            self.store.complete(port, Completion::Came(number));
+        } else {
+            self.waits.by_port.insert(port, Wait { number, what });
+        }
     }
 
     /// The names of the peers that do not know yet what was bound when `port` began to wait for that.
@@ -59,22 +74,15 @@ impl Engine {
             let generation = self.node.table().generation();
             let renamed = generation != self.waits.names_generation;
             self.waits.names_generation = generation;
-            self.end_waits(renamed);
+            let (node, store) = (&mut self.node, &mut self.store);
+            self.waits.by_port.retain(|port, wait| {
+                let came = wait.what.is_so(node, renamed);
+                if came {
+                    store.complete(*port, Completion::Came(wait.number));
+                }
+                !came
+            });
         }
-    }
-
-    fn end_waits(&mut self, renamed: bool) {
-        let (node, store) = (&mut self.node, &mut self.store);
-        self.waits.by_port.retain(|port, wait| {
-            let came = match &mut wait.what {
-                What::Bound(service) => renamed && !node.table().lookup(*service).is_empty(),
-                What::Known(barrier) => node.is_past(barrier),
-            };
-            if came {
-                store.complete(*port, Completion::Came(wait.number));
-            }
-            !came
-        });
     }
 }
 
