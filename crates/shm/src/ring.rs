@@ -148,11 +148,17 @@ impl Producer {
     fn refresh(&mut self) {
         // Acquire of `ring.head`: the consumer has copied the entries below it.
         let head = self.words.at(HEAD).load(Acquire);
-        if head.wrapping_sub(self.head_cached) <= self.tail_published.wrapping_sub(self.head_cached) {
-            self.head_cached = head;
-        } else {
-            self.corrupt.get_or_insert(Corrupt { expected: self.head_cached, found: head });
-        }
+        believe(head, self.tail_published, &mut self.head_cached, &mut self.corrupt);
+    }
+}
+
+/// Takes in what the consumer says of its head, if entries up to `tail` are under way beyond `known`; else notes that it cannot be.
+#[inline]
+pub(crate) fn believe(head: u64, tail: u64, known: &mut u64, corrupt: &mut Option<Corrupt>) {
+    if head.wrapping_sub(*known) <= tail.wrapping_sub(*known) {
+        *known = head;
+    } else {
+        corrupt.get_or_insert(Corrupt { expected: *known, found: head });
     }
 }
 

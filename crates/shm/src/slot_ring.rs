@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use crate::ring::{Corrupt, ENTRIES_MAX, Full};
+use crate::ring::{Corrupt, ENTRIES_MAX, Full, believe};
 use crate::segment::Segment;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::cpu_relax;
@@ -138,11 +138,7 @@ impl SlotProducer {
     fn refresh(&mut self) {
         // Acquire of `slot.head`: the consumer has copied the slots below it.
         let head = self.words.at(HEAD).load(Acquire);
-        if head.wrapping_sub(self.head_cached) <= self.used() {
-            self.head_cached = head;
-        } else {
-            self.corrupt.get_or_insert(Corrupt { expected: self.head_cached, found: head });
-        }
+        believe(head, self.tail, &mut self.head_cached, &mut self.corrupt);
     }
 }
 
