@@ -11,7 +11,7 @@ mod plan;
 use crate::clock::now_ns;
 use crate::config::PeerName;
 use crate::control::Listener;
-use crate::node::Shared;
+use crate::node::Home;
 use crate::wait::Drive;
 use devices::Device;
 use follow::Follow;
@@ -84,9 +84,9 @@ impl Traffic {
 }
 
 /// Starts the thread; it ends when the node does.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let devices = Device::of_bearers(shared.drive.engine().attachments());
-    let control = match &shared.config.control {
+pub(crate) fn start(home: &Arc<Home>) -> io::Result<JoinHandle<()>> {
+    let devices = Device::of_bearers(home.drive.engine().attachments());
+    let control = match &home.config.control {
         Some(path) => Some(Listener::open(path)?),
         None => None,
     };
@@ -104,35 +104,35 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
         follow: Follow::new(monitor.is_some()),
         monitor,
         devices,
-        peers: shared.config.peer_names().unwrap_or_default(),
+        peers: home.config.peer_names().unwrap_or_default(),
         resolve_at_ns: 0,
         resolved: Vec::new(),
         control,
         epoll,
     };
-    let shared = Arc::downgrade(shared);
-    std::thread::Builder::new().name("polyrail-attend".to_owned()).spawn(move || attendant.run(&shared))
+    let home = Arc::downgrade(home);
+    std::thread::Builder::new().name("polyrail-attend".to_owned()).spawn(move || attendant.run(&home))
 }
 
 impl Attendant {
-    fn run(&mut self, shared: &Weak<Shared>) {
+    fn run(&mut self, home: &Weak<Home>) {
         let mut events = Events::new(8);
         loop {
             let traffic = {
-                let Some(shared) = shared.upgrade() else { return };
-                if shared.drive.is_stopping() {
+                let Some(home) = home.upgrade() else { return };
+                if home.drive.is_stopping() {
                     if let Some(control) = &mut self.control {
-                        control.finish(&shared);
+                        control.finish(&home);
                     }
                     return;
                 }
-                self.check_carriers(&shared);
-                self.follow_interfaces(&shared);
-                self.resolve(&shared);
+                self.check_carriers(&home);
+                self.follow_interfaces(&home);
+                self.resolve(&home);
                 if let Some(control) = &mut self.control {
-                    control.serve(&shared);
+                    control.serve(&home);
                 }
-                Traffic::of(&shared.drive, now_ns())
+                Traffic::of(&home.drive, now_ns())
             };
             let wait = self.pause(traffic);
             let _ = self.epoll.wait(&mut events, Some(wait.as_nanos() as u64));
@@ -161,7 +161,7 @@ impl Attendant {
         }
     }
 
-    fn check_carriers(&mut self, shared: &Shared) {
+    fn check_carriers(&mut self, home: &Home) {
         let Some(probe) = &self.probe else { return };
         for device in &mut self.devices {
             // An interface that is gone has no carrier either.
@@ -171,33 +171,33 @@ impl Attendant {
             if usable != device.usable {
                 device.usable = usable;
                 {
-                    let mut engine = shared.drive.engine();
+                    let mut engine = home.drive.engine();
                     device.bearers.iter().for_each(|&bearer| engine.carrier(now_ns(), bearer, usable));
                 }
                 // Whoever sleeps must act on it now: what the dead link carried goes by the others.
-                if shared.drive.inline().is_none() {
-                    shared.drive.wake();
+                if home.drive.inline().is_none() {
+                    home.drive.wake();
                 }
             }
         }
     }
 
     /// Bearers come and go with the interfaces and addresses that they are for.
-    fn follow_interfaces(&mut self, shared: &Shared) {
-        if !self.follow.step(shared, now_ns()) {
+    fn follow_interfaces(&mut self, home: &Home) {
+        if !self.follow.step(home, now_ns()) {
             return;
         }
-        let mut engine = shared.drive.engine();
+        let mut engine = home.drive.engine();
         let (now, attachments) = (now_ns(), engine.attachments());
         let known = std::mem::take(&mut self.devices);
         self.devices = Device::renew(known, attachments, |bearer| engine.carrier(now, bearer, false));
         // Peers that are named are looked for by new bearers too.
         self.resolved.iter().for_each(|address| engine.connect(now, *address));
         drop(engine);
-        shared.drive.wake();
+        home.drive.wake();
     }
 
-    fn resolve(&mut self, shared: &Shared) {
+    fn resolve(&mut self, home: &Home) {
         let now = now_ns();
         if self.peers.is_empty() || now < self.resolve_at_ns {
             return;
@@ -211,7 +211,7 @@ impl Attendant {
             }
         }
         self.resolve_at_ns = now + if failed { RESOLVE_AGAIN_NS } else { RESOLVE_EVERY_NS };
-        let mut engine = shared.drive.engine();
+        let mut engine = home.drive.engine();
         if failed {
             // A name that is not answered now has not changed.
             found.extend(
@@ -223,7 +223,7 @@ impl Attendant {
         found.iter().for_each(|address| engine.connect(now_ns(), *address));
         self.resolved = found;
         drop(engine);
-        shared.drive.wake();
+        home.drive.wake();
     }
 }
 

@@ -175,6 +175,8 @@ pub struct Config {
     pub integrity: Integrity,
     /// Path of the control socket; `None`: no control socket.
     pub control: Option<PathBuf>,
+    /// Path of the socket by which programs attach to the node; `None`: none may.
+    pub attach: Option<PathBuf>,
     /// Who drives the engine.
     pub progress: Progress,
 }
@@ -206,6 +208,7 @@ impl Default for Config {
             keepalive_idle: Duration::from_secs(1),
             integrity: Integrity::default(),
             control: None,
+            attach: None,
             progress: Progress::default(),
         }
     }
@@ -386,6 +389,12 @@ impl Config {
     /// Opens a control socket at `path`.
     pub fn control(mut self, path: impl Into<PathBuf>) -> Self {
         self.control = Some(path.into());
+        self
+    }
+
+    /// Lets programs attach by a socket at `path`: whoever may write to it may.
+    pub fn attach(mut self, path: impl Into<PathBuf>) -> Self {
+        self.attach = Some(path.into());
         self
     }
 

@@ -138,7 +138,7 @@ impl Port {
                     self.wait_until(Some(tick), |_| false);
                 }
                 (Some(Err(NotConnecting::NoService)), Destination::Service(service)) => {
-                    let bound = self.shared.bound();
+                    let bound = self.bound();
                     return Err(ConnectionError::NoService { service, bound });
                 }
                 (Some(Err(NotConnecting::Blocked)), _) => return Err(ConnectionError::TimedOut),
@@ -171,7 +171,7 @@ impl Port {
     }
 
     fn check_fork(&self) -> Result<(), ConnectionError> {
-        if self.shared.drive.is_forked() { Err(ConnectionError::Forked) } else { Ok(()) }
+        if self.shared.host.is_forked() { Err(ConnectionError::Forked) } else { Ok(()) }
     }
 }
 
@@ -211,7 +211,8 @@ impl<P: Deref<Target = Port>> Connection<P> {
             request = client.take_request();
             request.is_some()
         });
-        let Request { id, from, service, stream, class } = request.ok_or(ConnectionError::TimedOut)?;
+        let none = if port.is_cut_off() { ConnectionError::Closed } else { ConnectionError::TimedOut };
+        let Request { id, from, service, stream, class } = request.ok_or(none)?;
         // The answer leaves with what is sent first, or when somebody waits.
         port.submit(|port| port.client.borrow_mut().accept_connection(id).is_ok());
         Ok(Connection { port, id, peer: from, service, stream, class })
@@ -233,7 +234,8 @@ impl<P: Deref<Target = Port>> Connection<P> {
                 connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
             });
             if !accepted {
-                return Err(ConnectionError::TimedOut);
+                let gone = connection.port.is_cut_off();
+                return Err(if gone { ConnectionError::Closed } else { ConnectionError::TimedOut });
             }
             connection.check_over()?;
         }
@@ -390,10 +392,13 @@ impl<P: Deref<Target = Port>> Connection<P> {
         self.port.check_fork()?;
         let landing = self.port.landing();
         let (waited, landed) = landing.open(into, |token| {
-            if let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read)) {
+            // Who is in another process can't lend memory of its own.
+            if let Some(drive) = self.port.shared.host.own()
+                && let Some((came, read)) = self.look(&self.port, |known| (known.came, known.read))
+            {
                 let (port, connection) = (self.port.address().port, self.id);
                 let reader = Reader { port, connection, came, read, landing: Arc::clone(landing), token };
-                self.port.shared.drive.engine().add_reader(reader);
+                drive.engine().add_reader(reader);
             }
             self.await_arrival(until, || landing.landed() > 0)
         });
@@ -434,6 +439,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
             Some((true, ..)) => Ok(true),
             Some((_, true, _)) => Ok(false),
             Some((.., true)) => self.check_over().map(|()| false),
+            Some(_) if self.port.is_cut_off() => Err(ConnectionError::Closed),
             Some(_) => Err(ConnectionError::TimedOut),
             None => Err(ConnectionError::Closed),
         }

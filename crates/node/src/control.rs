@@ -11,7 +11,7 @@ mod why;
 
 use crate::engine::Engine;
 use crate::moment::Moment;
-use crate::node::Shared;
+use crate::node::Home;
 use connections::Only;
 use polyrail_proto::wire::LinkStatus;
 use serde_json::{Value, json};
@@ -54,21 +54,21 @@ impl Listener {
     }
 
     /// Answers whoever has asked, and moves a trace on.
-    pub(crate) fn serve(&mut self, shared: &Shared) {
+    pub(crate) fn serve(&mut self, home: &Home) {
         while let Ok((stream, _)) = self.listener.accept() {
             // A client that hangs costs its own answer and at most `PATIENCE` of ours.
-            let begun = answer(stream, shared, self.is_tracing()).unwrap_or(None);
+            let begun = answer(stream, home, self.is_tracing()).unwrap_or(None);
             self.trace = begun.or_else(|| self.trace.take());
         }
-        if self.trace.as_mut().is_some_and(|trace| !trace.pump(shared)) {
+        if self.trace.as_mut().is_some_and(|trace| !trace.pump(home)) {
             self.trace = None;
         }
     }
 
     /// The node ends: whoever reads a trace gets the end of it.
-    pub(crate) fn finish(&mut self, shared: &Shared) {
+    pub(crate) fn finish(&mut self, home: &Home) {
         if let Some(mut trace) = self.trace.take() {
-            trace.finish(shared);
+            trace.finish(home);
         }
     }
 
@@ -91,7 +91,7 @@ impl Drop for Listener {
 }
 
 /// Reads a request and answers it; the trace that is to follow, if that is what was asked for.
-fn answer(mut stream: UnixStream, shared: &Shared, tracing: bool) -> io::Result<Option<Stream>> {
+fn answer(mut stream: UnixStream, home: &Home, tracing: bool) -> io::Result<Option<Stream>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -105,18 +105,18 @@ fn answer(mut stream: UnixStream, shared: &Shared, tracing: bool) -> io::Result<
             Err(Refusal::new("busy", "another trace runs; a node has one at a time"))
         }
         Ok(Request { trace: Some(wish), .. }) => {
-            let begun = Stream::begin(&wish, &mut shared.drive.engine());
+            let begun = Stream::begin(&wish, &mut home.drive.engine());
             match begun {
                 Ok(reader) => return Stream::new(stream, reader, &wish).map(Some),
                 Err(refusal) => Err(refusal),
             }
         }
         // The picture is taken in one piece: its parts belong together.
-        Ok(request) => reply_to(&request, &mut shared.drive.engine(), &Moment::read()),
+        Ok(request) => reply_to(&request, &mut home.drive.engine(), &Moment::read()),
         Err(refusal) => Err(refusal),
     };
     // What was set leaves now.
-    shared.drive.inline();
+    home.drive.inline();
     let reply = reply.unwrap_or_else(|refusal| refusal.to_json());
     writeln!(stream, "{reply}")?;
     Ok(None)

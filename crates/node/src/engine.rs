@@ -7,7 +7,9 @@ mod admission;
 mod bearers;
 pub mod client;
 pub mod command;
+mod events;
 mod gather;
+pub(crate) mod guests;
 pub(crate) mod history;
 #[cfg(test)]
 mod joined;
@@ -36,12 +38,12 @@ pub(crate) mod admission_answers {
 pub(crate) use bearers::Lost;
 pub use bearers::{Attachment, WhyClosed};
 pub use client::Client;
+pub(crate) use guests::Guest;
 pub use polyrail_shm::{Pool, Quota, Sizes};
 pub use status::{BearerStatus, BindingStatus, LinkReport, LostStatus, MissingStatus, PeerStatus, Status};
 pub use store::LargeMemory;
 
 use crate::config::ClassDscps;
-use crate::node::events::NodeEvent;
 use gather::Gather;
 use history::History;
 use passing::Passing;
@@ -54,7 +56,6 @@ use polyrail_proto::wire::LinkStatus;
 use polyrail_proto::{BearerInfo, Config, Node, Train};
 use polyrail_sys::eventfd::EventFd;
 use spaced::Spacing;
-use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use store::EngineStore;
@@ -181,9 +182,7 @@ pub struct Engine {
     /// The last turn left something that could have gone on.
     unfinished: bool,
     closing: Vec<PortId>,
-    events: VecDeque<NodeEvent>,
-    /// Signalled when there are events.
-    news: Option<Arc<EventFd>>,
+    news: events::News,
     bells: subscribers::Bells,
     waits: waits::Waits,
     notices: Vec<polyrail_bearer::Notice>,
@@ -219,8 +218,7 @@ impl Engine {
             any_blocked: false,
             unfinished: false,
             closing: Vec::new(),
-            events: VecDeque::new(),
-            news: None,
+            news: events::News::default(),
             bells: subscribers::Bells::default(),
             waits: waits::Waits::default(),
             notices: Vec::new(),
@@ -312,14 +310,21 @@ impl Engine {
             .collect()
     }
 
-    /// News of the node as a whole: peers, links, names.
-    pub fn poll_event(&mut self) -> Option<NodeEvent> {
-        self.events.pop_front()
-    }
-
     /// Messages of all clients that are not confirmed yet.
     pub fn unconfirmed(&self) -> usize {
         self.store.ports().map(|p| self.node.unconfirmed(p)).sum()
+    }
+
+    /// The same of some.
+    pub(crate) fn unconfirmed_of(&self, ports: &[PortId]) -> usize {
+        ports.iter().map(|&port| self.node.unconfirmed(port)).sum()
+    }
+
+    /// The services that are bound, for messages to users.
+    pub(crate) fn bound(&self) -> String {
+        let rows: Vec<String> =
+            self.node.table().list().take(8).map(|(_, _, range, _)| range.to_string()).collect();
+        if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") }
     }
 
     /// Tells every peer that this node leaves. Drive a few turns afterwards so that the word gets out.
@@ -351,15 +356,7 @@ impl Engine {
 
     /// Signals `arrived` whenever something is put into the port's queue from now on, and now if something is there.
     pub(crate) fn watch_port(&mut self, port: PortId, arrived: Arc<EventFd>) {
-        self.store.watch(port, arrived);
-    }
-
-    /// Signals `news` whenever there is an event from now on, and now if there is one.
-    pub(crate) fn watch_events(&mut self, news: Arc<EventFd>) {
-        if !self.events.is_empty() {
-            news.signal();
-        }
-        self.news = Some(news);
+        self.store.watch(port, store::Arrived::Event(arrived));
     }
 
     /// Whether any session carries messages now (carriers are then watched closely).

@@ -82,6 +82,14 @@ pub enum StartError {
     /// No interface to use.
     #[error("interfaces: {0}")]
     NoBearer(String),
+    /// A node of another process could not be attached to.
+    #[error("attach to {}: {why}", path.display())]
+    Attach {
+        /// Its socket.
+        path: std::path::PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -389,6 +397,9 @@ pub enum LinkSetError {
     /// There is no such link, or it may not be set so.
     #[error(transparent)]
     Refused(#[from] polyrail_proto::error::LinkSetError),
+    /// The node, of another process, is gone.
+    #[error("closed: the node is gone")]
+    Closed,
     /// The process forked: the node belongs to its parent.
     #[error("forked: a node belongs to the process that started it; start another in the child")]
     Forked,
@@ -455,6 +466,7 @@ impl StartError {
             StartError::Config(_) => ErrorCode::Config,
             StartError::Security => ErrorCode::Security,
             StartError::NoBearer(_) => ErrorCode::NoBearer,
+            StartError::Attach { .. } => ErrorCode::NoNode,
             StartError::System { .. } => ErrorCode::System,
         }
     }
@@ -527,6 +539,7 @@ impl LinkSetError {
             LinkSetError::Refused(Core::LastLink(..)) => ErrorCode::LastLink,
             LinkSetError::Refused(Core::Busy(_)) => ErrorCode::WouldBlock,
             LinkSetError::Refused(_) => ErrorCode::Unsupported,
+            LinkSetError::Closed => ErrorCode::Closed,
             LinkSetError::Forked => ErrorCode::Forked,
         }
     }

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod attendant;
 mod clock;
 pub mod config;
@@ -27,6 +28,7 @@ pub(crate) mod connection;
 pub mod control;
 pub mod engine;
 mod error;
+mod host;
 pub mod machine;
 mod message;
 mod moment;

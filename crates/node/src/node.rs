@@ -4,12 +4,15 @@ pub(crate) mod bearers;
 pub mod events;
 pub(crate) mod select;
 
+use crate::attach::door::Door;
+use crate::attach::{Attached, Tie, Welcome};
 use crate::attendant;
 use crate::clock::now_ns;
-use crate::config::{Config, Profile, Security};
+use crate::config::{Config, Profile, Progress, Security};
 use crate::engine::client::Exchange;
 use crate::engine::{Engine, LargeMemory, Status};
 use crate::error::{Error, LinkSetError, StartError, SubscribeError};
+use crate::host::Host;
 use crate::port::Port;
 use crate::readiness::Readiness;
 use crate::subscription::Subscription;
@@ -24,20 +27,28 @@ use polyrail_proto::time::Duration as Span;
 use polyrail_proto::wire::LinkStatus;
 use polyrail_shm::{Pool, Quota, Sizes};
 use std::io;
-use std::os::fd::RawFd;
-use std::sync::{Arc, OnceLock};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a node's ports and threads have in common.
-pub(crate) struct Shared {
+/// An engine of this process, for the threads that drive and serve it.
+pub(crate) struct Home {
     pub(crate) config: Config,
     pub(crate) drive: Drive,
+}
+
+/// What a node's ports have in common.
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    /// As far as it is about ports: where the engine is in another process, that one has settings of its own.
+    pub(crate) config: Config,
     pub(crate) pool: Pool,
     exchange: Exchange,
 }
 
-/// A node inside this process. Dropping it leaves the cluster; messages that are not confirmed by then fail, so
+/// A node inside this process, or one of another that this one is attached to. Dropping the former leaves the cluster; messages that are not confirmed by then fail, so
 /// flush the ports first, or call [`Node::leave`].
 pub struct Node {
     shared: Arc<Shared>,
@@ -45,8 +56,17 @@ pub struct Node {
     name: String,
     warnings: Vec<String>,
     threads: Vec<JoinHandle<()>>,
-    readiness: OnceLock<Readiness>,
+    listener: OnceLock<EventSource>,
 }
+
+/// Where events come from, once somebody wants them.
+enum EventSource {
+    Own(Readiness),
+    Other(Mutex<Tie>),
+}
+
+/// How often a node that leaves looks whether all is confirmed.
+const LEAVE_TICK_NS: u64 = 5_000_000;
 
 /// Limit of buffers for large messages, bytes.
 const POOL_BYTES_MAX: usize = 4 << 30;
@@ -83,9 +103,47 @@ impl Node {
         engine.add_loopback(now_ns(), Box::new(hub.bearer(0)));
         let drive = Drive::new(engine)
             .map_err(|source| StartError::System { what: "readiness".to_owned(), source })?;
-        let shared = Arc::new(Shared { drive, pool, exchange: Exchange::default(), config });
-        let threads = start_threads(&shared)?;
-        Ok(Node { shared, id, name, warnings, threads, readiness: OnceLock::new() })
+        let home = Arc::new(Home { drive, config: config.clone() });
+        let threads = start_threads(&home)?;
+        let host = Host::Own(home);
+        let shared = Arc::new(Shared { host, pool, exchange: Exchange::default(), config });
+        Ok(Node { shared, id, name, warnings, threads, listener: OnceLock::new() })
+    }
+
+    /// Attaches to the node of another process on this machine, such as `polyrail node` runs, by its socket: links, names and
+    /// sessions are that one's, and its threads drive them. Ports work as those of an embedded node do; when this process ends,
+    /// in whatever way, they close. Of a node that has ended every call tells that it is closed, but for what had arrived before.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use polyrail::{Node, ServiceAddress};
+    ///
+    /// let node = Node::attach("/run/polyrail/alpha.attach")?;
+    /// node.port()?.send(ServiceAddress::new(1000, 7), b"hello")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Nobody is there, this user may not, or that node is of another release: the message says which, and what to do.
+    pub fn attach(path: impl AsRef<Path>) -> Result<Node, StartError> {
+        Node::attach_with(path, Config::new())
+    }
+
+    /// The same with settings: of those in `config` that are about ports (`wait`, `adaptive_spin`, `memory`), for the others are the
+    /// node's own.
+    ///
+    /// # Errors
+    /// As [`Node::attach`].
+    pub fn attach_with(path: impl AsRef<Path>, mut config: Config) -> Result<Node, StartError> {
+        config.validate()?;
+        let (attached, Welcome { id, name, message_bytes_max }) = Attached::to(path.as_ref())?;
+        config.message_bytes_max = message_bytes_max.min(usize::MAX as u64) as usize;
+        config.progress = Progress::Auto;
+        let pool = Pool::in_files(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX);
+        let shared = Shared { host: Host::Other(attached), pool, exchange: Exchange::default(), config };
+        let (warnings, threads) = (Vec::new(), Vec::new());
+        Ok(Node { shared: Arc::new(shared), id, name, warnings, threads, listener: OnceLock::new() })
     }
 
     /// Identity.
@@ -113,10 +171,16 @@ impl Node {
             tx_bytes: memory.tx_arena_bytes as u64,
             rx_bytes: memory.rx_arena_bytes as u64,
         };
-        let client = self.shared.drive.engine().open_client(sizes, self.shared.exchange.clone());
-        let client =
-            client.map_err(|source| StartError::System { what: "memory of a port".to_owned(), source })?;
-        Ok(Port::new(self.shared.clone(), client))
+        let opened = match &self.shared.host {
+            Host::Own(home) => {
+                let client = home.drive.engine().open_client(sizes, self.shared.exchange.clone());
+                client.map(|client| (client, None))
+            }
+            Host::Other(attached) => attached.port(sizes).map(|(client, tie)| (client, Some(tie))),
+        };
+        let (client, tie) =
+            opened.map_err(|source| StartError::System { what: "port".to_owned(), source })?;
+        Ok(Port::new(self.shared.clone(), client, tie))
     }
 
     /// Asks about services, nodes or links: what there is, and from then on whatever changes. Any number of threads may
@@ -153,9 +217,12 @@ impl Node {
         Subscription::new(self.shared.clone(), topic, Some(span))
     }
 
-    /// A picture of the node now.
+    /// A picture of the node now; an empty one of a node that has ended.
     pub fn status(&self) -> Status {
-        self.shared.drive.engine().status(now_ns())
+        match &self.shared.host {
+            Host::Own(home) => home.drive.engine().status(now_ns()),
+            Host::Other(attached) => attached.status().unwrap_or_default(),
+        }
     }
 
     /// Puts a link to `peer` aside, or to use again: a standby link carries messages only while no active one can, one that
@@ -165,113 +232,157 @@ impl Node {
     /// # Errors
     /// There is no such link, or it is the last one that takes messages and is to be drained.
     pub fn set_link(&self, peer: NodeId, link: LinkId, status: LinkStatus) -> Result<(), LinkSetError> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(LinkSetError::Forked);
         }
-        self.shared.drive.engine().set_link(peer, link, status)?;
-        // The word leaves now, and what waited for the link with it.
-        self.shared.drive.inline();
-        Ok(())
+        match &self.shared.host {
+            Host::Own(home) => {
+                home.drive.engine().set_link(peer, link, status)?;
+                // The word leaves now, and what waited for the link with it.
+                home.drive.inline();
+                Ok(())
+            }
+            Host::Other(attached) => attached.set_link(peer, link, status),
+        }
     }
 
     /// News since the last call: peers, links, names.
     pub fn events(&self) -> Vec<NodeEvent> {
-        if let Some(readiness) = self.readiness.get() {
-            readiness.clear();
+        match &self.shared.host {
+            Host::Own(home) => {
+                if let Some(EventSource::Own(readiness)) = self.listener.get() {
+                    readiness.clear();
+                }
+                let mut engine = home.drive.engine();
+                std::iter::from_fn(|| engine.poll_event()).collect()
+            }
+            Host::Other(attached) => match self.listen(attached) {
+                Ok(tie) => std::iter::from_fn(|| tie.event()).collect(),
+                Err(_) => Vec::new(),
+            },
         }
-        let mut engine = self.shared.drive.engine();
-        std::iter::from_fn(|| engine.poll_event()).collect()
     }
 
     /// A descriptor that becomes readable when there may be news, or work for the engine: then call
     /// [`Node::progress`] and [`Node::events`]. Wait for it to be readable, but do not read from it.
     ///
     /// # Errors
-    /// The process has no descriptors left.
+    /// The process has no descriptors left, or the node has ended.
     pub fn fd(&self) -> io::Result<RawFd> {
-        if let Some(readiness) = self.readiness.get() {
-            return Ok(readiness.fd());
+        match (self.listener.get(), &self.shared.host) {
+            (Some(EventSource::Own(readiness)), _) => Ok(readiness.fd()),
+            (_, Host::Own(home)) => {
+                let readiness = Readiness::new(home.drive.fd()?)?;
+                let mut engine = home.drive.engine();
+                // Another thread may have been faster; then this one is thrown away.
+                if self.listener.get().is_none() {
+                    engine.watch_events(readiness.told());
+                }
+                match self.listener.get_or_init(|| EventSource::Own(readiness)) {
+                    EventSource::Own(readiness) => Ok(readiness.fd()),
+                    EventSource::Other(_) => Err(io::ErrorKind::Unsupported.into()),
+                }
+            }
+            (_, Host::Other(attached)) => Ok(self.listen(attached)?.as_raw_fd()),
         }
-        let readiness = Readiness::new(self.shared.drive.fd()?)?;
-        let mut engine = self.shared.drive.engine();
-        // Another thread may have been faster; then this one is thrown away.
-        if self.readiness.get().is_none() {
-            engine.watch_events(readiness.told());
+    }
+
+    /// What events of a node of another process come by.
+    fn listen(&self, attached: &Attached) -> io::Result<MutexGuard<'_, Tie>> {
+        if self.listener.get().is_none() {
+            let tie = attached.events()?;
+            let _ = self.listener.set(EventSource::Other(Mutex::new(tie)));
         }
-        Ok(self.readiness.get_or_init(|| readiness).fd())
+        match self.listener.get() {
+            Some(EventSource::Other(tie)) => Ok(tie.lock().unwrap_or_else(|e| e.into_inner())),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 
     /// Does what there is to do now, without waiting: for programs that drive the node themselves
     /// ([`Progress::Manual`](crate::Progress::Manual)) and have nothing to send or receive at the moment.
     pub fn progress(&self) {
-        self.shared.drive.inline();
+        self.shared.host.own().map(Drive::inline);
     }
 
     /// Leaves the cluster in order: waits until what was sent is confirmed, at most `timeout`, then tells every
-    /// peer.
+    /// peer. A node of another process does not leave: this one waits until what its own ports have sent is confirmed.
+    ///
+    /// # Errors
+    /// Time is up, or the node of another process has ended.
     pub fn leave(self, timeout: Duration) -> Result<(), Error> {
-        let until = now_ns() + timeout.as_nanos() as u64;
-        let mut left;
+        let until = now_ns().saturating_add(timeout.as_nanos().min(u64::MAX as u128) as u64);
         loop {
-            self.shared.drive.inline();
-            left = self.shared.drive.engine().unconfirmed();
-            if left == 0 || now_ns() >= until {
-                break;
+            let left = match &self.shared.host {
+                Host::Own(home) => {
+                    home.drive.inline();
+                    home.drive.engine().unconfirmed() as u64
+                }
+                Host::Other(attached) => {
+                    attached.unconfirmed().map_err(|error| Error::System(error.to_string()))?
+                }
+            };
+            if left == 0 {
+                return Ok(());
             }
-            let tick = Some((now_ns() + 5_000_000).min(until));
-            if self.shared.drive.poll(Sleeper::Other, tick, &mut || false, &|| ()) == Slept::NoSeat {
+            if now_ns() >= until {
+                return Err(Error::TimedOut(format!("; {left} messages are not confirmed")));
+            }
+            let tick_ns = (now_ns() + LEAVE_TICK_NS).min(until);
+            let Some(drive) = self.shared.host.own() else {
+                std::thread::sleep(Duration::from_nanos(tick_ns.saturating_sub(now_ns())));
+                continue;
+            };
+            if drive.poll(Sleeper::Other, Some(tick_ns), &mut || false, &|| ()) == Slept::NoSeat {
                 std::thread::yield_now();
             }
         }
-        if left == 0 { Ok(()) } else { Err(Error::TimedOut(format!("; {left} messages are not confirmed"))) }
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             // The threads stayed in the parent.
             self.threads.drain(..).for_each(std::mem::forget);
             return;
         }
+        let drive = match &self.shared.host {
+            Host::Own(home) => &home.drive,
+            Host::Other(attached) => return attached.detach(),
+        };
         // Acknowledgements may still be due; without them the senders of what was received here would be told that its
         // fate is unknown.
         let acknowledged_by = now_ns() + 2_000 * polyrail_proto::limits::ACK_DELAY_MAX.as_us();
         while now_ns() < acknowledged_by {
-            self.shared.drive.inline();
+            drive.inline();
             std::thread::yield_now();
         }
-        self.shared.drive.engine().leave(now_ns());
+        drive.engine().leave(now_ns());
         for _ in 0..4 {
-            self.shared.drive.inline();
+            drive.inline();
         }
-        self.shared.drive.stop();
-        self.shared.drive.engine().wake_subscribers();
+        drive.stop();
+        drive.engine().wake_subscribers();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    /// The services that are bound, for error messages.
-    pub(crate) fn bound(&self) -> String {
-        let engine = self.drive.engine();
-        let rows: Vec<String> =
-            engine.core().table().list().take(8).map(|(_, _, range, _)| range.to_string()).collect();
-        if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") }
-    }
-}
-
-fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, StartError> {
+fn start_threads(home: &Arc<Home>) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
     let failed = |source| StartError::System { what: "thread".to_owned(), source };
-    if shared.config.progress == crate::config::Progress::Auto {
-        let own = shared.clone();
+    if home.config.progress == Progress::Auto {
+        let own = home.clone();
         let helper = std::thread::Builder::new().name("polyrail-help".to_owned()).stack_size(256 << 10);
         threads.push(helper.spawn(move || own.drive.help()).map_err(failed)?);
     }
-    threads.push(attendant::start(shared).map_err(failed)?);
+    if let Some(path) = &home.config.attach {
+        let what = |source| StartError::System { what: path.display().to_string(), source };
+        threads.push(Door::open(path).map_err(what)?.start(home).map_err(failed)?);
+    }
+    threads.push(attendant::start(home).map_err(failed)?);
     Ok(threads)
 }
 
@@ -290,7 +401,7 @@ fn core_config(config: &Config) -> Result<polyrail_proto::Config, StartError> {
     core.host = host_number();
     core.seed = u64::from_le_bytes(random[8..].try_into().unwrap_or_default());
     // Nobody drives a manual node but its application, which may be busy for a while: its peers are told to be patient.
-    let manual = config.progress == crate::config::Progress::Manual;
+    let manual = config.progress == Progress::Manual;
     core.tolerance = span(config.tolerance).max(if manual { Span::s(5) } else { Span::ZERO });
     core.keepalive_busy = span(config.keepalive);
     core.keepalive_idle = span(config.keepalive_idle);

@@ -5,11 +5,12 @@ mod pace;
 mod receive;
 mod spin;
 
+use crate::attach::Tie;
 use crate::clock::now_ns;
 use crate::config::{Progress, Wait};
-use crate::engine::Client;
 use crate::engine::client::gathering::Gathered;
 use crate::engine::client::{Arrival, Envelope, Returned};
+use crate::engine::{Budget, Client, Work};
 use crate::error::{Error, ErrorCode, SendError};
 use crate::node::Shared;
 use crate::readiness::Readiness;
@@ -53,6 +54,8 @@ pub struct Port {
     landing: OnceCell<Arc<Landing>>,
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
+    /// What joins it to an engine in another process.
+    tie: Option<Tie>,
 }
 
 /// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
@@ -60,7 +63,7 @@ const TICK: Duration = Duration::from_millis(20);
 const MANUAL_TICK: Duration = Duration::from_millis(2);
 
 impl Port {
-    pub(crate) fn new(shared: Arc<Shared>, client: Client) -> Port {
+    pub(crate) fn new(shared: Arc<Shared>, client: Client, tie: Option<Tie>) -> Port {
         let wait = shared.config.wait;
         Port {
             address: client.address(),
@@ -78,6 +81,7 @@ impl Port {
             readiness: OnceCell::new(),
             landing: OnceCell::new(),
             held: Cell::new(false),
+            tie,
         }
     }
 
@@ -101,9 +105,36 @@ impl Port {
         if let Some(readiness) = self.readiness.get() {
             return Ok(readiness.fd());
         }
-        let readiness = Readiness::new(self.shared.drive.fd()?)?;
-        self.shared.drive.engine().watch_port(self.address.port, readiness.told());
+        let readiness = match (self.shared.host.own(), &self.tie) {
+            (Some(drive), _) => {
+                let readiness = Readiness::new(drive.fd()?)?;
+                drive.engine().watch_port(self.address.port, readiness.told());
+                readiness
+            }
+            (_, Some(tie)) => tie.watch()?,
+            (None, None) => return Err(io::ErrorKind::NotConnected.into()),
+        };
         Ok(self.readiness.get_or_init(|| readiness).fd())
+    }
+
+    /// Forgets that the descriptor was readable. Look again afterwards.
+    pub(crate) fn clear_readiness(&self, readiness: &Readiness) {
+        readiness.clear();
+        self.tie.iter().for_each(|tie| tie.clear_news());
+    }
+
+    /// Whether its engine, in another process, is gone: nothing more comes of what this port does.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.tie.as_ref().is_some_and(Tie::has_ended)
+    }
+
+    /// The services that are bound, for messages to users.
+    pub(crate) fn bound(&self) -> String {
+        match (self.shared.host.own(), &self.tie) {
+            (Some(drive), _) => drive.engine().bound(),
+            (_, Some(tie)) => tie.bound(),
+            (None, None) => String::new(),
+        }
     }
 
     // ----- sending -------------------------------------------------------------------------------------------
@@ -174,7 +205,7 @@ impl Port {
                 number.is_some()
             });
         }
-        let number = number.ok_or(SendError::Blocked)?;
+        let number = number.ok_or_else(|| self.not_taken())?;
         self.sent(to, number, bytes.len())?;
         Ok(number)
     }
@@ -193,6 +224,9 @@ impl Port {
         buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
+        if let Some(tie) = &self.tie {
+            return self.submit_lent(tie, to, how, buffer, until_ns);
+        }
         self.check_send(to)?;
         let len = buffer.len();
         let mut slot = Some(buffer);
@@ -208,9 +242,56 @@ impl Port {
         if !attempt(self) {
             self.wait_until(until_ns, attempt);
         }
-        let number = number.ok_or(SendError::Blocked)?;
+        let number = number.ok_or_else(|| self.not_taken())?;
         self.sent(to, number, len)?;
         Ok(number)
+    }
+
+    /// The same where the engine is in another process: short messages go through the arena, longer ones are lent.
+    fn submit_lent(
+        &self,
+        tie: &Tie,
+        to: Destination,
+        how: Manner,
+        mut buffer: Buffer,
+        until_ns: Option<u64>,
+    ) -> Result<u64, SendError> {
+        if buffer.len() as u64 <= self.client.borrow().arena_message_max() {
+            return self.submit_bytes(to, how, &buffer, until_ns);
+        }
+        // Buffers that come back are free again, also for who never receives.
+        self.sort_arrivals();
+        self.check_send(to)?;
+        if buffer.file().is_none() {
+            // It is of another node of this process.
+            let mut own = self.alloc(buffer.len())?;
+            own.copy_from_slice(&buffer);
+            buffer = own;
+        }
+        let len = buffer.len();
+        let lent = self.lend(tie, buffer).ok_or(SendError::Memory(len as u64))?;
+        let mut number = None;
+        self.wait_until(until_ns, |port| {
+            number = port.client.borrow_mut().send_lent(to, how, (lent, len as u64)).ok();
+            number.is_some()
+        });
+        let Some(number) = number else {
+            drop(self.client.borrow().take_up(lent));
+            return Err(self.not_taken());
+        };
+        self.sent(to, number, len)?;
+        Ok(number)
+    }
+
+    /// Gives the engine of another process memory for one message: its number. `None`: that one can't have it.
+    pub(crate) fn lend(&self, tie: &Tie, buffer: Buffer) -> Option<u64> {
+        let file = buffer.file()?.clone();
+        let number = self.client.borrow().lay_down(buffer);
+        if tie.lend(number, &file).is_ok() {
+            return Some(number);
+        }
+        drop(self.client.borrow().take_up(number));
+        None
     }
 
     /// Memory to write a message into, for `send_buffer`; waits while the pool's limit is in use by messages under
@@ -219,6 +300,8 @@ impl Port {
         let mut buffer = self.shared.pool.alloc(len).ok();
         if buffer.is_none() && self.client.borrow().unconfirmed() > 0 {
             self.wait_until(None, |port| {
+                // Among what has come may be buffers that were lent.
+                port.sort_arrivals();
                 buffer = port.shared.pool.alloc(len).ok();
                 buffer.is_some() || port.client.borrow().unconfirmed() == 0
             });
@@ -227,13 +310,18 @@ impl Port {
     }
 
     fn check_send(&self, _to: Destination) -> Result<(), SendError> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(SendError::Forked);
         }
         if let Some((number, why)) = self.failures.borrow_mut().pop_front() {
             return Err(SendError::Earlier { number, why });
         }
-        Ok(())
+        if self.is_cut_off() { Err(SendError::Closed) } else { Ok(()) }
+    }
+
+    /// Why a message was not taken for which there was no room.
+    fn not_taken(&self) -> SendError {
+        if self.is_cut_off() { SendError::Closed } else { SendError::Blocked }
     }
 
     /// A message was handed in: drive the engine if it is time, and see whether its destination exists.
@@ -247,18 +335,19 @@ impl Port {
         };
         let mut pace = self.pace.borrow_mut();
         if unsure {
-            // The first message to a service: its sender learns at once whether there is such a service.
+            // The first message to a service: its sender learns at once whether there is such a service, for that is told before
+            // the message is seen to be taken.
             self.wait_until(deadline(Some(Duration::from_millis(100))), |port| {
                 port.client.borrow_mut().backlog() == 0
             });
-            // If another thread has taken it, the answer is there once that one gives the engine back.
-            drop(self.shared.drive.engine());
             pace.driven();
             self.sort_arrivals();
             return self.own_failure(to, number);
         }
-        if let Some(now) = pace.wants_drive(len) {
-            self.shared.drive.send(now);
+        if self.tie.is_some() {
+            self.turn(0, Budget::SENDING);
+        } else if let Some(now) = pace.wants_drive(len) {
+            self.turn(now, Budget::SENDING);
             pace.driven();
         }
         Ok(())
@@ -301,10 +390,10 @@ impl Port {
         Err(match (why, to) {
             (ErrorCode::NoService, Destination::Multicast(range)) => {
                 let service = ServiceAddress::new(range.kind, range.lower);
-                SendError::NoService { service, bound: self.shared.bound() }
+                SendError::NoService { service, bound: self.bound() }
             }
             (ErrorCode::NoService, Destination::Service(service)) => {
-                SendError::NoService { service, bound: self.shared.bound() }
+                SendError::NoService { service, bound: self.bound() }
             }
             (ErrorCode::NoNode, to) => SendError::NoNode(to),
             (why, _) => SendError::Earlier { number, why },
@@ -314,7 +403,7 @@ impl Port {
     /// Waits until every message sent so far is in its receiver's hands. An error: one of them failed, or time is
     /// up. One that is to come back if it fails was read by then, or came back, which is no error here.
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(Error::Forked);
         }
         let done = self.wait_until(deadline(timeout), |port| port.client.borrow().unconfirmed() == 0);
@@ -386,8 +475,8 @@ impl Port {
                 gathered.is_some()
             });
         }
-        if gathered.ok_or(SendError::Blocked)? == Gathered::HandedIn {
-            self.shared.drive.send(now_ns());
+        if gathered.ok_or_else(|| self.not_taken())? == Gathered::HandedIn {
+            self.turn(now_ns(), Budget::SENDING);
             self.pace.borrow_mut().driven();
         }
         Ok(())
@@ -395,7 +484,7 @@ impl Port {
 
     /// Has the engine take what was handed in.
     pub(crate) fn hand_in(&self) {
-        self.shared.drive.send(now_ns());
+        self.turn(now_ns(), Budget::SENDING);
         self.pace.borrow_mut().pause();
     }
 
@@ -404,12 +493,17 @@ impl Port {
         self.landing.get_or_init(Arc::default)
     }
 
+    fn turn(&self, now_ns: u64, budget: Budget) -> Option<Work> {
+        self.shared.host.turn(&self.client, now_ns, budget)
+    }
+
     pub(crate) fn drive(&self) {
-        self.shared.drive.inline();
+        self.turn(now_ns(), Budget::USUAL);
         self.pace.borrow_mut().pause();
     }
 
-    /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first.
+    /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first, or the engine, in another
+    /// process, is gone.
     pub(crate) fn wait_until(&self, until_ns: Option<u64>, mut done: impl FnMut(&Port) -> bool) -> bool {
         let spin_until = match self.wait.get() {
             Wait::Spin => u64::MAX,
@@ -424,14 +518,15 @@ impl Port {
             }
             let now = now_ns();
             let is_over = until_ns.is_some_and(|until| now >= until);
-            if is_over && !first {
+            if (is_over && !first) || self.is_cut_off() {
                 return false;
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
-                spin.after(self.shared.drive.inline_at(now), now, &self.shared.drive);
+                let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
+                self.tie.iter().filter(|_| was_long).for_each(|tie| tie.look());
             } else if first {
-                self.shared.drive.inline_before_sleep(now);
+                self.turn(now, Budget::BRIEF);
             } else if self.sleep(until_ns, &mut done) {
                 return true;
             }
@@ -449,29 +544,35 @@ impl Port {
         let awake = || {
             self.client.borrow().pair.client_bell.cancel();
         };
-        let slept = self.shared.drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
-        if slept != Slept::NoSeat {
-            self.client.borrow().pair.client_bell.cancel();
-            self.shared.drive.left_seat();
-            return slept == Slept::Done;
+        if let Some(drive) = self.shared.host.own() {
+            let slept = drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
+            if slept != Slept::NoSeat {
+                awake();
+                drive.left_seat();
+                return slept == Slept::Done;
+            }
+        } else {
+            // What was asked may have handed something in.
+            self.turn(0, Budget::BRIEF);
         }
         // The poller may leave its seat without ringing, and not every node has a helper that takes it.
         let tick = if self.shared.config.progress == Progress::Manual { MANUAL_TICK } else { TICK };
         let left =
             until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
-        self.client.borrow().pair.client_bell.wait(Some(left));
+        let rang = self.client.borrow().pair.client_bell.wait(Some(left));
+        self.tie.iter().filter(|_| !rang).for_each(|tie| tie.look());
         false
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return;
         }
         self.take_returns();
         self.client.borrow_mut().close();
-        self.shared.drive.inline();
+        self.turn(now_ns(), Budget::USUAL);
     }
 }
 

@@ -83,7 +83,7 @@ impl Port {
 
     /// The same, waiting for it; `None` after `timeout`.
     pub fn wait_returned(&self, timeout: Option<Duration>) -> Option<Returned<'_>> {
-        if !self.shared.drive.is_forked() {
+        if !self.shared.host.is_forked() {
             self.wait_until(deadline(timeout), |port| {
                 port.sort_arrivals();
                 !port.returned.borrow().is_empty()

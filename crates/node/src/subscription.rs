@@ -1,9 +1,11 @@
 //! Subscriptions: a program asks once, and is told from then on.
 
+use crate::attach::Tie;
 use crate::clock::now_ns;
 use crate::config::Progress;
 use crate::error::{SubscribeError, UpdateError};
-use crate::node::Shared;
+use crate::host::Host;
+use crate::node::{Home, Shared};
 use crate::readiness::Readiness;
 use crate::wait::{Sleeper, Slept};
 use polyrail_proto::service::{SubscriptionId, Topic, Update};
@@ -25,6 +27,19 @@ const NO_SEAT_NS: u64 = 2_000_000;
 /// and a new snapshot follows. Dropping it ends it.
 pub struct Subscription {
     shared: Arc<Shared>,
+    source: Source,
+}
+
+/// Where its updates come from.
+enum Source {
+    Own(Own),
+    /// The node is of another process, which sends them.
+    Other(Tie),
+}
+
+/// Those of an engine in this process.
+struct Own {
+    home: Arc<Home>,
     id: SubscriptionId,
     bell: Arc<EventFd>,
     readiness: Option<Readiness>,
@@ -37,23 +52,15 @@ impl Subscription {
         topic: Topic,
         timeout: Option<Duration>,
     ) -> Result<Subscription, SubscribeError> {
-        if shared.drive.is_forked() {
+        if shared.host.is_forked() {
             return Err(SubscribeError::Forked);
         }
-        let bell = EventFd::new().map_err(|error| SubscribeError::System(error.to_string()))?;
-        let bell = Arc::new(bell);
-        // There is a snapshot to read.
-        bell.signal();
-        let id = {
-            let mut engine = shared.drive.engine();
-            let timeout_ns = timeout.map(|span| span.as_nanos().min(u64::MAX as u128) as u64);
-            let id = engine.subscribe(now_ns(), topic, timeout_ns)?;
-            engine.watch_subscription(id, bell.clone());
-            id
+        let timeout_ns = timeout.map(|span| span.as_nanos().min(u64::MAX as u128) as u64);
+        let source = match &shared.host {
+            Host::Own(home) => Source::Own(Own::new(home.clone(), topic, timeout_ns)?),
+            Host::Other(attached) => Source::Other(attached.subscribe(topic, timeout_ns)?),
         };
-        // Whoever sleeps may have to wake earlier.
-        shared.drive.inline();
-        Ok(Subscription { shared, id, bell, readiness: None, asleep: PollSet::default() })
+        Ok(Subscription { shared, source })
     }
 
     /// The next update; waits for it.
@@ -83,11 +90,11 @@ impl Subscription {
     /// # Errors
     /// As for [`Subscription::next`].
     pub fn try_next(&mut self) -> Result<Option<Update>, UpdateError> {
-        if let Some(update) = self.take()? {
-            return Ok(Some(update));
+        self.check_fork()?;
+        match &self.source {
+            Source::Own(own) => own.try_next(),
+            Source::Other(tie) => tie.update(Some(0)),
         }
-        self.shared.drive.inline();
-        self.take_or_clear()
     }
 
     /// A descriptor that becomes readable when there may be an update, or work for the engine: then call `try_next` until
@@ -97,18 +104,60 @@ impl Subscription {
     /// # Errors
     /// The process has no descriptors left.
     pub fn fd(&mut self) -> io::Result<RawFd> {
+        match &mut self.source {
+            Source::Own(own) => own.fd(),
+            Source::Other(tie) => Ok(tie.as_raw_fd()),
+        }
+    }
+
+    fn next_until(&mut self, until_ns: Option<u64>) -> Result<Option<Update>, UpdateError> {
+        self.check_fork()?;
+        match &mut self.source {
+            Source::Own(own) => own.next_until(until_ns),
+            Source::Other(tie) => tie.update(until_ns.map(|until| until.saturating_sub(now_ns()))),
+        }
+    }
+
+    fn check_fork(&self) -> Result<(), UpdateError> {
+        if self.shared.host.is_forked() { Err(UpdateError::Forked) } else { Ok(()) }
+    }
+}
+
+impl Own {
+    fn new(home: Arc<Home>, topic: Topic, timeout_ns: Option<u64>) -> Result<Own, SubscribeError> {
+        let bell = EventFd::new().map_err(|error| SubscribeError::System(error.to_string()))?;
+        let bell = Arc::new(bell);
+        // There is a snapshot to read.
+        bell.signal();
+        let id = {
+            let mut engine = home.drive.engine();
+            let id = engine.subscribe(now_ns(), topic, timeout_ns)?;
+            engine.watch_subscription(id, bell.clone());
+            id
+        };
+        // Whoever sleeps may have to wake earlier.
+        home.drive.inline();
+        Ok(Own { home, id, bell, readiness: None, asleep: PollSet::default() })
+    }
+
+    fn try_next(&self) -> Result<Option<Update>, UpdateError> {
+        if let Some(update) = self.take()? {
+            return Ok(Some(update));
+        }
+        self.home.drive.inline();
+        self.take_or_clear()
+    }
+
+    fn fd(&mut self) -> io::Result<RawFd> {
         if let Some(readiness) = &self.readiness {
             return Ok(readiness.fd());
         }
-        let readiness = Readiness::with(self.shared.drive.fd()?, self.bell.clone())?;
+        let readiness = Readiness::with(self.home.drive.fd()?, self.bell.clone())?;
         Ok(self.readiness.insert(readiness).fd())
     }
 
     fn take(&self) -> Result<Option<Update>, UpdateError> {
-        if self.shared.drive.is_forked() {
-            return Err(UpdateError::Forked);
-        }
-        Ok(self.shared.drive.engine().poll_subscription(self.id)?)
+        Ok(self.home.drive.engine().poll_subscription(self.id)?)
     }
 
     /// The next update; if there is none, the bell is silent until there is.
@@ -122,18 +171,18 @@ impl Subscription {
     }
 
     fn next_until(&mut self, until_ns: Option<u64>) -> Result<Option<Update>, UpdateError> {
-        self.shared.drive.inline();
+        self.home.drive.inline();
         loop {
             if let Some(update) = self.take_or_clear()? {
                 return Ok(Some(update));
             }
-            if self.shared.drive.is_stopping() {
+            if self.home.drive.is_stopping() {
                 return Err(UpdateError::Closed);
             }
             if until_ns.is_some_and(|until| now_ns() >= until) {
                 return Ok(None);
             }
-            match self.shared.config.progress {
+            match self.home.config.progress {
                 // The helper drives, or whoever keeps it from driving does.
                 Progress::Auto => self.sleep_until(until_ns),
                 Progress::Manual => self.drive_until(until_ns),
@@ -143,7 +192,7 @@ impl Subscription {
 
     /// Sleeps on the engine's descriptors, or at the bell while another thread does.
     fn drive_until(&mut self, until_ns: Option<u64>) {
-        let (drive, id) = (&self.shared.drive, self.id);
+        let (drive, id) = (&self.home.drive, self.id);
         let slept = drive.poll(Sleeper::Port, until_ns, &mut || !drive.engine().is_waited_for(id), &|| ());
         if slept == Slept::NoSeat {
             let tick = now_ns() + NO_SEAT_NS;
@@ -159,10 +208,10 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for Own {
     fn drop(&mut self) {
-        if !self.shared.drive.is_forked() {
-            self.shared.drive.engine().unsubscribe(self.id);
+        if !self.home.drive.is_forked() {
+            self.home.drive.engine().unsubscribe(self.id);
         }
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 const TIMER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
+const CALL: u64 = u64::MAX - 2;
 
 /// How often the helper looks whether the application still drives.
 const HELPER_TICK: Duration = Duration::from_millis(1);
@@ -154,6 +155,8 @@ pub(crate) struct Drive {
     /// How many of those are settled, a doorbell having been rung since: if the helper stood back before that, nobody would
     /// watch. Changed by whoever has the engine.
     settled_seats: AtomicU64,
+    /// Processes that may call whoever sleeps on the descriptors.
+    callers: AtomicU64,
     stopping: AtomicU64,
     /// Start of the process's fork count, to notice that we are in a child.
     forks: u64,
@@ -188,6 +191,7 @@ impl Drive {
             turns: AtomicU64::new(0),
             missed_seats: AtomicU64::new(0),
             settled_seats: AtomicU64::new(0),
+            callers: AtomicU64::new(0),
             stopping: AtomicU64::new(0),
             forks: polyrail_sys::process::fork_count(),
             patient: Mutex::new(false),
@@ -286,7 +290,7 @@ impl Drive {
             self.note_use();
         }
         let mut sleep = self.sleeper.lock().unwrap_or_else(|e| e.into_inner());
-        let (work, rest_ns) = {
+        let (work, rest_ns, called) = {
             let mut engine = self.lock_to_drive();
             let now_ns = now_ns();
             let work = self.settling(|| engine.turn(now_ns, Budget::SLEEPY));
@@ -295,12 +299,14 @@ impl Drive {
                 self.hand_over(&engine, work, now_ns);
             }
             let until_ns = until_ns.unwrap_or(u64::MAX);
-            let rest_ns = engine.rest_ns(now_ns).min(until_ns.saturating_sub(now_ns));
+            // Nobody in another process could end a rest.
+            let rest_ns = if self.has_callers() { 0 } else { engine.rest_ns(now_ns) };
+            let rest_ns = rest_ns.min(until_ns.saturating_sub(now_ns));
             self.prepare(&engine, &mut sleep, rest_ns > 0, work);
             if rest_ns == 0 {
                 self.set_timer_by(now_ns, until_ns.min(work.next_deadline_ns.unwrap_or(u64::MAX)));
             }
-            (work, rest_ns)
+            (work, rest_ns, engine.await_guests())
         };
         // Fence `seat.bell`, sleeper's end: either whoever tells us something sees us in the seat, or we see it now. (The
         // other end is the doorbell's own fence.)
@@ -308,7 +314,7 @@ impl Drive {
         let is_done = done();
         // Handing over may have taken the call to end for one that was answered by the turn.
         let ends = who == Sleeper::Other && self.is_stopping();
-        if !is_done && !ends && work.drained && work.done == 0 && !self.has_missed() {
+        if !is_done && !ends && !called && work.drained && work.done == 0 && !self.has_missed() {
             let rare = if rest_ns > 0 {
                 self.rest_and_look(&mut sleep, rest_ns)
             } else {
@@ -316,6 +322,7 @@ impl Drive {
             };
             awake();
             let mut engine = self.lock_to_drive();
+            engine.attend_guests();
             let now_ns = now_ns();
             let work = self.settling(|| match rare {
                 true => engine.turn(now_ns, Budget::THOROUGH),
@@ -410,17 +417,16 @@ impl Drive {
         ready.clear();
         ready.extend(sockets.filter(|(at, _)| set.is_ready(at + 1)).map(|(_, socket)| *socket));
         ended_by.extend(ready.iter().map(|(_, fd)| *fd));
-        if is_rare {
-            self.clear_rare(rare, ended_by);
-        }
-        is_rare
+        is_rare && self.clear_rare(rare, ended_by)
     }
 
-    /// Takes notice of the timer and of calls to wake up; `far` gets the sockets that have something.
-    fn clear_rare(&self, events: &mut Events, far: &mut Vec<RawFd>) {
+    /// Takes notice of the timer and of calls to wake up; `far` gets the sockets that have something. Whether there was more than
+    /// calls of other processes, for which an ordinary turn will do.
+    fn clear_rare(&self, events: &mut Events, far: &mut Vec<RawFd>) -> bool {
         let _ = self.epoll.wait(events, Some(0));
         for event in events.iter() {
             match event.token {
+                CALL => {}
                 TIMER => {
                     self.timer_ns.store(0, Ordering::Relaxed);
                     self.timer.clear();
@@ -432,6 +438,30 @@ impl Drive {
                 token => far.extend(sockets::socket_of(token)),
             }
         }
+        events.iter().any(|event| event.token != CALL)
+    }
+
+    /// Lets another process call whoever sleeps on the descriptors, by the event counter `fd`. It is never read, for that one
+    /// could make us wait there.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub(crate) fn add_caller(&self, fd: RawFd) -> io::Result<()> {
+        self.epoll.add(fd, CALL, Interest::NEWS)?;
+        self.callers.fetch_add(1, Ordering::Relaxed);
+        // The helper is to be there for it.
+        self.left_seat();
+        Ok(())
+    }
+
+    /// The process is gone. (The kernel keeps what it has a descriptor of.)
+    pub(crate) fn remove_caller(&self, fd: RawFd) {
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+        let _ = self.epoll.remove(fd);
+    }
+
+    fn has_callers(&self) -> bool {
+        self.callers.load(Ordering::Relaxed) > 0
     }
 
     /// Has the timer end a sleep at `at_ns` or before. One that is set to an earlier moment is left so: a sleep that it ends
@@ -507,7 +537,7 @@ impl Drive {
         if seated {
             watch.quiet_ticks = if moved { 0 } else { watch.quiet_ticks + 1 };
             Next::Rest { patient: watch.quiet_ticks >= PATIENT_TICKS }
-        } else if moved && !wanted {
+        } else if moved && !wanted && !self.has_callers() {
             watch.quiet_ticks = 0;
             Next::Rest { patient: false }
         } else {

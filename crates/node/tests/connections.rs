@@ -385,6 +385,10 @@ fn a_port_that_closes_ends_its_connections_in_order() {
 
 #[test]
 fn a_lost_node_is_told_to_everyone_who_was_connected_with_it() {
+    // Ports of a process that lets go of its node close before that one ends.
+    if local::are_attached() {
+        return;
+    }
     let (nodes, server, client) = two_nodes();
     let (answering, asking) = joined(&server, &client, &Connect::default());
     answering.send(b"before").unwrap();

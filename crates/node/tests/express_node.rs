@@ -69,7 +69,9 @@ impl World {
         let links = self.nodes[0].status().links;
         let Some(link) = links.iter().find(|link| link.bearer == name) else { return false };
         let died = news.iter().any(|event| match event {
-            NodeEvent::Link { link: number, to, .. } => *number == link.link && *to == "down",
+            NodeEvent::Link { link: number, to, .. } => {
+                *number == link.link && *to == polyrail::LinkState::Down
+            }
             _ => false,
         });
         died || ["down", "damped"].contains(&link.state.as_str())

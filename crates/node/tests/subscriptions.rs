@@ -233,12 +233,15 @@ fn who_does_not_read_begins_anew_with_what_there_is() {
     let mut subscription = node.subscribe(Topic::services(SERVICES)).unwrap();
     assert_eq!(subscription.next(), Ok(Update::SnapshotEnd));
     let most = polyrail_proto::limits::SUBSCRIPTION_UPDATES_MAX as u32;
-    for _ in 0..=most / 2 {
+    // Between processes, some are on their way when those that wait are too many.
+    let times = if local::are_attached() { 2 * most } else { most / 2 + 1 };
+    for _ in 0..times {
         port.bind(service(1), Scope::Node).unwrap();
         port.unbind(service(1), Scope::Node).unwrap();
     }
     port.bind(service(2), Scope::Node).unwrap();
-    assert_eq!(subscription.next(), Ok(Update::Overflow));
+    let told = until(&mut subscription, |update| *update == Update::Overflow);
+    assert!(told.len() == 1 || local::are_attached(), "{}", told.len());
     assert_eq!(published(subscription.next().unwrap()).0, service(2).into());
     assert_eq!(subscription.next(), Ok(Update::SnapshotEnd));
     assert_eq!(subscription.try_next(), Ok(None));

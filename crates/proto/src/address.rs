@@ -1,6 +1,7 @@
 //! Service addresses and media addresses.
 
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// A service: a type and one instance of it. Types 0..64 are reserved for the system (protocol.md §7.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -12,7 +13,7 @@ pub struct ServiceAddress {
 }
 
 /// All instances `lower..=upper` of a service type; what a port binds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct ServiceRange {
     /// What kind of service.
     pub kind: u32,
@@ -23,7 +24,7 @@ pub struct ServiceRange {
 }
 
 /// How far a binding is known.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Scope {
     /// Every node of the cluster.

@@ -3,6 +3,7 @@
 use crate::address::ServiceAddress;
 use crate::id::{LinkId, NodeId, PortId};
 use crate::wire::RefusedConnect;
+use serde::{Deserialize, Serialize};
 
 /// Why `send` did not take a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum SendError {
 }
 
 /// Why an operator's word for a link was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LinkSetError {
     /// No session with that node.

@@ -12,9 +12,11 @@ mod quota;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::segment::Segment;
 use class::class_bytes;
 use memory::Memory;
 use quota::Charge;
@@ -46,6 +48,7 @@ pub struct Pool {
 struct Shared {
     limit_bytes: usize,
     idle_bytes_max: usize,
+    in_files: bool,
     stock: Mutex<Stock>,
 }
 
@@ -66,7 +69,17 @@ impl Pool {
 
     /// A pool that keeps at most `idle_bytes_max` of dropped buffers; what is above goes back to the machine.
     pub fn with_idle_max(limit_bytes: usize, idle_bytes_max: usize) -> Pool {
-        Pool { shared: Arc::new(Shared { limit_bytes, idle_bytes_max, stock: Mutex::default() }) }
+        Pool::of(limit_bytes, idle_bytes_max, false)
+    }
+
+    /// The same of buffers that another process can be given to map: see [`Buffer::file`].
+    pub fn in_files(limit_bytes: usize, idle_bytes_max: usize) -> Pool {
+        Pool::of(limit_bytes, idle_bytes_max, true)
+    }
+
+    fn of(limit_bytes: usize, idle_bytes_max: usize, in_files: bool) -> Pool {
+        let stock = Mutex::default();
+        Pool { shared: Arc::new(Shared { limit_bytes, idle_bytes_max, in_files, stock }) }
     }
 
     /// A buffer of `len` bytes with any content.
@@ -76,7 +89,7 @@ impl Pool {
         let reused = self.shared.take(bytes).ok_or(exhausted)?;
         let memory = match reused {
             Some(memory) => memory,
-            None => Memory::new(bytes).map_err(|_| {
+            None => self.shared.make(bytes).map_err(|_| {
                 self.shared.stock().held_bytes -= bytes;
                 exhausted
             })?,
@@ -105,6 +118,10 @@ impl Pool {
 }
 
 impl Shared {
+    fn make(&self, bytes: usize) -> io::Result<Memory> {
+        if self.in_files { Memory::in_file(bytes) } else { Memory::new(bytes) }
+    }
+
     /// A thread that panicked with the lock held left the stock consistent enough: at worst a buffer is not reused.
     fn stock(&self) -> MutexGuard<'_, Stock> {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
@@ -189,6 +206,12 @@ impl Buffer {
     /// The length that [`Buffer::resize`] can reach, in bytes.
     pub fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::len)
+    }
+
+    /// The file that holds it, from its first byte on, for another process to map; `None` if it is of this process alone. Until that
+    /// one is done with it, this buffer is not to be touched.
+    pub fn file(&self) -> Option<&Arc<Segment>> {
+        self.memory.as_ref()?.file()
     }
 
     /// Shortens to `len` bytes; does nothing when it is not longer.

@@ -123,6 +123,12 @@ impl Producer {
         }
     }
 
+    /// Entries shown to the consumer so far, as a count that wraps around.
+    #[inline]
+    pub fn published(&self) -> u64 {
+        self.tail_published
+    }
+
     /// Free slots now; the consumer can only make it more.
     pub fn free(&mut self) -> usize {
         self.refresh();

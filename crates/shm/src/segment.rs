@@ -95,6 +95,11 @@ impl Segment {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Where it is mapped, for as long as this lives.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Size in bytes, a multiple of [`PAGE_BYTES`].
     #[allow(clippy::len_without_is_empty, reason = "a segment is never empty")]
     pub fn len(&self) -> usize {

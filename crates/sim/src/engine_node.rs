@@ -120,7 +120,7 @@ impl EngineNode {
                 NodeEvent::PeerUp { node, .. } => Happening::NodeUp(node),
                 NodeEvent::PeerDown { node, left: false, .. } => Happening::NodeDown(node),
                 NodeEvent::Link { node: peer, link, from, to, .. } => {
-                    Happening::Link { peer, link, from, to }
+                    Happening::Link { peer, link, from: from.name(), to: to.name() }
                 }
                 NodeEvent::DuplicateIdentity { node, .. } => Happening::DuplicateIdentity(node),
                 _ => continue,

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors at once, level triggered.
+//! Waiting for many descriptors at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -17,20 +17,28 @@ pub struct Interest {
     pub readable: bool,
     /// Until there is room to write.
     pub writable: bool,
+    /// Once for each time that it becomes so, even if nobody has read or written since. An event counter does with each
+    /// signal.
+    pub once: bool,
 }
 
 impl Interest {
     /// Reading only.
-    pub const READ: Interest = Interest { readable: true, writable: false };
+    pub const READ: Interest = Interest { readable: true, writable: false, once: false };
     /// Writing only.
-    pub const WRITE: Interest = Interest { readable: false, writable: true };
+    pub const WRITE: Interest = Interest { readable: false, writable: true, once: false };
     /// Both.
-    pub const BOTH: Interest = Interest { readable: true, writable: true };
+    pub const BOTH: Interest = Interest { readable: true, writable: true, once: false };
+    /// Nothing: for one that is to be waited for again later.
+    pub const NONE: Interest = Interest { readable: false, writable: false, once: false };
+    /// News to read.
+    pub const NEWS: Interest = Interest { readable: true, writable: false, once: true };
 
     fn bits(self) -> u32 {
         let readable = if self.readable { libc::EPOLLIN as u32 } else { 0 };
         let writable = if self.writable { libc::EPOLLOUT as u32 } else { 0 };
-        readable | writable
+        let once = if self.once { libc::EPOLLET as u32 } else { 0 };
+        readable | writable | once
     }
 }
 
@@ -175,6 +183,21 @@ mod tests {
         assert!(events.iter().all(|e| e.token == 8 && e.readable && e.writable));
         epoll.remove(event.as_raw_fd()).unwrap();
         assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+    }
+
+    #[test]
+    fn each_signal_is_news_once_though_nobody_clears_it() {
+        let (inner, outer, event) = (Epoll::new().unwrap(), Epoll::new().unwrap(), EventFd::new().unwrap());
+        let mut events = Events::new(4);
+        inner.add(event.as_raw_fd(), 7, Interest::NEWS).unwrap();
+        outer.add(inner.as_raw_fd(), 8, Interest::READ).unwrap();
+        for _ in 0..3 {
+            event.signal();
+            assert_eq!(outer.wait(&mut events, Some(0)).unwrap(), 1, "it shows through another set");
+            assert_eq!(inner.wait(&mut events, Some(0)).unwrap(), 1);
+            assert_eq!(inner.wait(&mut events, Some(0)).unwrap(), 0);
+            assert_eq!(outer.wait(&mut events, Some(0)).unwrap(), 0);
+        }
     }
 
     #[test]

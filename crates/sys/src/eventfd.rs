@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::call::own;
 
@@ -30,6 +30,13 @@ impl EventFd {
             Ok(8) => u64::from_ne_bytes(count),
             _ => 0,
         }
+    }
+}
+
+/// One that another process made. Whoever has a descriptor of it can make its calls wait.
+impl From<OwnedFd> for EventFd {
+    fn from(fd: OwnedFd) -> EventFd {
+        EventFd(fd.into())
     }
 }
 

@@ -105,6 +105,12 @@ impl UnixSocket {
         Ok(Credentials { pid: pid.cast_unsigned(), uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
     }
 
+    /// Ends the connection, though others may have descriptors of this end.
+    pub fn shut_down(&self) {
+        // The only failure is that there is none any more.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+
     /// Sends one packet with at most [`DESCRIPTORS_MAX`] descriptors. `WouldBlock`: the other end has too much to read.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -114,8 +120,10 @@ impl UnixSocket {
         if !fits {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one packet"));
         }
-        // Who is gone makes an error and no signal.
-        rustix::net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        // Who is gone makes an error and no signal. Each call says that it does not wait, for a descriptor's flags are shared with
+        // whoever has been passed it.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags)?;
         Ok(())
     }
 
@@ -123,7 +131,7 @@ impl UnixSocket {
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let got = match rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
             Ok(got) => got,
             Err(error) => return nothing_yet(error),
@@ -135,6 +143,19 @@ impl UnixSocket {
         let descriptors = rights.flatten().collect();
         let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
         Ok(Some(Packet { bytes: got.bytes, cut, descriptors }))
+    }
+}
+
+/// An end that was passed by another process.
+impl From<OwnedFd> for UnixSocket {
+    fn from(fd: OwnedFd) -> UnixSocket {
+        UnixSocket(fd)
+    }
+}
+
+impl From<UnixSocket> for OwnedFd {
+    fn from(socket: UnixSocket) -> OwnedFd {
+        socket.0
     }
 }
 

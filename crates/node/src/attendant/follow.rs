@@ -7,7 +7,7 @@
 use super::holds::Holds;
 use super::plan::plan;
 use crate::engine::{Attachment, Lost, WhyClosed};
-use crate::node::{Shared, bearers};
+use crate::node::{Home, bearers};
 use polyrail_proto::time::Instant;
 use polyrail_sys::interface;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl Follow {
     }
 
     /// Looks, if it is time, and has bearers come and go; whether any did.
-    pub fn step(&mut self, shared: &Shared, now_ns: u64) -> bool {
+    pub fn step(&mut self, home: &Home, now_ns: u64) -> bool {
         if !self.is_due(now_ns) {
             return false;
         }
@@ -68,17 +68,17 @@ impl Follow {
             self.waits = true;
             return false;
         };
-        let held = shared.drive.engine().attachments();
-        let plan = plan(&shared.config.interfaces, &held, &all);
+        let held = home.drive.engine().attachments();
+        let plan = plan(&home.config.interfaces, &held, &all);
         for (bearer, mtu_bytes) in &plan.resize {
-            shared.drive.change_bearers(|engine| engine.resize_bearer(now_ns, *bearer, *mtu_bytes));
+            home.drive.change_bearers(|engine| engine.resize_bearer(now_ns, *bearer, *mtu_bytes));
         }
         for (at, why) in &plan.close {
-            self.close(shared, now_ns, &held[*at], why);
+            self.close(home, now_ns, &held[*at], why);
         }
         // Whoever could not be given one may not want one any more.
         let wants = |name: &str| plan.open.iter().any(|(wanted, _)| wanted == name);
-        shared.drive.engine().forget_refused(wants);
+        home.drive.engine().forget_refused(wants);
         let mut has_changed = !plan.close.is_empty();
         self.freed.retain(|_, freed_at_ns| now_ns.saturating_sub(*freed_at_ns) < PORT_WAIT_NS);
         for (name, address) in &plan.open {
@@ -86,12 +86,12 @@ impl Follow {
                 self.waits = true;
                 continue;
             }
-            match self.open(shared, now_ns, name, *address) {
+            match self.open(home, now_ns, name, *address) {
                 Ok(()) => has_changed = true,
                 Err(Some(why)) => {
                     self.holds.note_refused(name, now_ns);
                     self.waits = true;
-                    note_missing(shared, now_ns, name, None, why);
+                    note_missing(home, now_ns, name, None, why);
                 }
                 Err(None) => self.waits = true,
             }
@@ -99,38 +99,38 @@ impl Follow {
         has_changed
     }
 
-    fn close(&mut self, shared: &Shared, now_ns: u64, held: &Attachment, why: &WhyClosed) {
-        let closed = shared.drive.change_bearers(|engine| engine.close_bearer(now_ns, held.bearer, why));
+    fn close(&mut self, home: &Home, now_ns: u64, held: &Attachment, why: &WhyClosed) {
+        let closed = home.drive.change_bearers(|engine| engine.close_bearer(now_ns, held.bearer, why));
         // Its sockets close here, on the thread that may take its time.
         drop(closed);
         self.freed.insert(held.address.ip(), now_ns);
         self.holds.note_closed(&held.interface, now_ns);
-        note_missing(shared, now_ns, &held.interface, Some(held), why.clone());
+        note_missing(home, now_ns, &held.interface, Some(held), why.clone());
     }
 
     /// Opens a bearer; or why not. `None`: not yet, for its port is about to be free.
     fn open(
         &mut self,
-        shared: &Shared,
+        home: &Home,
         now_ns: u64,
         name: &str,
         address: IpAddr,
     ) -> Result<(), Option<WhyClosed>> {
-        let bearer = bearers::open(&shared.config, name, address);
+        let bearer = bearers::open(&home.config, name, address);
         let bearer = bearer.map_err(|error| Some(WhyClosed::Refused(error.to_string())))?;
         if bearer.port_taken() && self.freed.contains_key(&address) {
             return Err(None);
         }
-        let opened = shared.drive.change_bearers(|engine| engine.open_bearer(now_ns, Box::new(bearer)));
+        let opened = home.drive.change_bearers(|engine| engine.open_bearer(now_ns, Box::new(bearer)));
         opened.ok_or(Some(WhyClosed::TooMany))?;
         self.holds.note_opened(name, now_ns);
         Ok(())
     }
 }
 
-fn note_missing(shared: &Shared, now_ns: u64, name: &str, held: Option<&Attachment>, why: WhyClosed) {
-    let is_named = shared.config.interfaces.names(name);
+fn note_missing(home: &Home, now_ns: u64, name: &str, held: Option<&Attachment>, why: WhyClosed) {
+    let is_named = home.config.interfaces.names(name);
     let (at, address) = (Instant(now_ns), held.map(|held| held.address));
     let lost = Lost { at, address, why, is_named };
-    shared.drive.engine().note_missing(name, lost);
+    home.drive.engine().note_missing(name, lost);
 }

@@ -54,6 +54,7 @@ struct File {
     keepalive_idle_ms: Option<u64>,
     integrity: Option<Integrity>,
     control: Option<PathBuf>,
+    attach: Option<PathBuf>,
     progress: Option<Progress>,
     interfaces: FileInterfaces,
     dscp: FileDscps,
@@ -112,6 +113,7 @@ impl File {
         c.name = self.name;
         c.socket_buffer_max = self.socket_buffer_max;
         c.control = self.control;
+        c.attach = self.attach;
         c.interfaces.exclude = self.interfaces.exclude;
         set(&mut c.interfaces.include, self.interfaces.include);
         c.dscp = self.dscp.into_dscps()?;

@@ -24,13 +24,17 @@ fn the_example_file_is_the_defaults() {
 fn the_example_file_names_keys_that_exist_when_uncommented() {
     let all = EXAMPLE.replace("\n# name =", "\nname =").replace("\n# id =", "\nid =");
     let all = all.replace("\n# socket_buffer_max =", "\nsocket_buffer_max =");
-    let all = all.replace("\n# control =", "\ncontrol =").replace("\n# exclude =", "\nexclude =");
+    let all = all
+        .replace("\n# control =", "\ncontrol =")
+        .replace("\n# attach =", "\nattach =")
+        .replace("\n# exclude =", "\nexclude =");
     let expected = Config::new()
         .insecure()
         .name("alpha")
         .id(NodeId(0xc0ffee01))
         .socket_buffer_max(212_992)
         .control("/run/polyrail/alpha.sock")
+        .attach("/run/polyrail/alpha.attach")
         .interfaces_excluded(INTERFACES_EXCLUDED);
     assert_eq!(Config::from_toml(&all), Ok(expected));
 }

@@ -2,8 +2,7 @@
 
 use super::find::link_name;
 use crate::engine::status::status_name;
-use crate::engine::{BearerStatus, BindingStatus, Engine, LinkReport, MissingStatus, Status};
-use crate::node::events::state_name;
+use crate::engine::{BearerStatus, BindingStatus, Engine, Guest, LinkReport, MissingStatus, Status};
 use polyrail_proto::id::{LinkId, NodeId, PortId};
 use polyrail_proto::link::Link;
 use polyrail_proto::session::Session;
@@ -48,7 +47,7 @@ pub(super) fn link_row(l: &LinkReport) -> Value {
 /// What has become of a link that was set.
 pub(super) fn set_row(session: &Session, link: &Link) -> Value {
     json!({
-        "name": link_name(&session.peer.name, link.spec.id), "state": state_name(link.state.state()),
+        "name": link_name(&session.peer.name, link.spec.id), "state": link.state.state().name(),
         "status": status_name(link.status), "status_of_peer": status_name(link.status_of_peer),
         "takes_messages": session.serves(link), "inflight_bytes": link.sent.inflight_bytes(),
     })
@@ -108,8 +107,14 @@ fn port_row(engine: &mut Engine, port: PortId, bindings: &[BindingStatus]) -> Op
         "messages_unconfirmed": engine.core().unconfirmed(port),
         "messages_settled": memory.completed, "commands_waiting": memory.commands_waiting,
         "completions_waiting": memory.completions_waiting, "receive_arena_bytes": memory.receive_arena_bytes,
-        "receive_free_bytes": memory.receive_free_bytes,
+        "receive_free_bytes": memory.receive_free_bytes, "owner": owner(memory.guest.as_ref()),
     }))
+}
+
+/// Whose a port is.
+pub(super) fn owner(guest: Option<&Guest>) -> Value {
+    let own = || json!({"program": "the node's own", "pid": std::process::id()});
+    guest.map_or_else(own, |guest| json!({"program": *guest.program, "pid": guest.pid, "uid": guest.uid}))
 }
 
 /// What a port of this node has bound.

@@ -3,13 +3,12 @@
 
 use super::connections::name_of;
 use super::find::{self, link_name, unknown};
-use super::rows::{bearer_row, bindings_of, service_name};
+use super::rows::{bearer_row, bindings_of, owner, service_name};
 use super::{Refusal, connections, stats, why};
 use crate::engine::Engine;
 use crate::engine::history::LinkChange;
 use crate::engine::status::{show as address, status_name};
 use crate::moment::Moment;
-use crate::node::events::state_name;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BearerId, PortId};
 use polyrail_proto::limits::ACK_DELAY_MAX;
@@ -62,7 +61,7 @@ fn link_identity(engine: &Engine, session: &Session, link: &Link, moment: &Momen
         "node": session.peer.node.to_string(), "link": link.spec.id.0,
         "bearer": engine.bearer_name(link.spec.bearer.0), "peer_bearer": link.spec.peer_bearer.0,
         "from": bearer.map(|(info, _)| address(&info.address)), "to": address(&link.spec.to),
-        "state": state_name(link.state.state()), "status": status_name(link.status),
+        "state": link.state.state().name(), "status": status_name(link.status),
         "status_of_peer": status_name(link.status_of_peer), "carrier": link.carrier,
         "carries_messages": link.usable(), "takes_messages": session.serves(link), "in_doubt": link.in_doubt(),
         "began": moment.date(link.created_at()), "age_s": moment.ago_s(link.created_at()),
@@ -103,8 +102,8 @@ fn link_trouble(session: &Session, link: &Link, moment: &Moment) -> Value {
 fn link_change(engine: &Engine, change: &LinkChange, moment: &Moment) -> Value {
     let BearerId(bearer) = change.bearer;
     json!({
-        "at": moment.date(change.at), "ago_s": moment.ago_s(change.at), "from": state_name(change.from),
-        "to": state_name(change.to), "why": change.why.to_string(), "bearer": engine.bearer_name(bearer),
+        "at": moment.date(change.at), "ago_s": moment.ago_s(change.at), "from": change.from.name(),
+        "to": change.to.name(), "why": change.why.to_string(), "bearer": engine.bearer_name(bearer),
     })
 }
 
@@ -247,7 +246,7 @@ fn flow_row(session: &Session, flow: &FlowPicture, now: Instant) -> Value {
 fn short_link_row(engine: &Engine, session: &Session, link: &Link) -> Value {
     json!({
         "name": link_name(&session.peer.name, link.spec.id), "bearer": engine.bearer_name(link.spec.bearer.0),
-        "to": address(&link.spec.to), "state": state_name(link.state.state()),
+        "to": address(&link.spec.to), "state": link.state.state().name(),
         "rtt_us": link.rtt.has_sample().then(|| us(link.rtt.srtt())), "inflight_bytes": link.sent.inflight_bytes(),
     })
 }
@@ -325,7 +324,7 @@ pub(super) fn port(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
     Ok(json!({
         "port": {
             "port": port.0, "address": format!("{node}:{port}"), "state": if memory.closing { "closing" } else { "open" },
-            "bindings": bindings_of(node, port, &engine.service_rows()), "connections_total": connected_total,
+            "owner": owner(memory.guest.as_ref()), "bindings": bindings_of(node, port, &engine.service_rows()), "connections_total": connected_total,
             "backlog": listening.map(|(backlog, _)| backlog), "connections_waiting": listening.map(|(_, waiting)| waiting),
         },
         "sending": {

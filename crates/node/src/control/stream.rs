@@ -8,7 +8,7 @@ use super::{Refusal, find};
 use crate::engine::Engine;
 use crate::engine::tap::{self, Filter, Reader, Record};
 use crate::moment::Moment;
-use crate::node::Shared;
+use crate::node::Home;
 use crate::trace::{END, HEAD_BYTES, plain};
 use polyrail_bearer::Address;
 use polyrail_bearer::capture::{Captured, file_header};
@@ -123,30 +123,30 @@ impl Stream {
     }
 
     /// Moves on what was captured; whether there is more to come.
-    pub(super) fn pump(&mut self, shared: &Shared) -> bool {
+    pub(super) fn pump(&mut self, home: &Home) -> bool {
         let now_ns = crate::clock::now_ns();
         if self.ending.is_none() && (self.packets_left == 0 || self.client_is_done()) {
-            self.end(shared, now_ns);
+            self.end(home, now_ns);
         }
         let goes_on = self.ending.as_ref().is_none_or(|ending| now_ns < ending.give_up_at_ns);
         let goes_on = goes_on && self.move_on().unwrap_or(false);
         if !goes_on && self.ending.is_none() {
-            self.end(shared, now_ns);
+            self.end(home, now_ns);
         }
         goes_on
     }
 
     /// Closes the tap: nothing more is captured.
-    pub(super) fn end(&mut self, shared: &Shared, now_ns: u64) {
-        let missed = shared.drive.engine().close_tap();
+    pub(super) fn end(&mut self, home: &Home, now_ns: u64) {
+        let missed = home.drive.engine().close_tap();
         self.ending = Some(Ending { missed, give_up_at_ns: now_ns + PATIENCE.0, told: false });
     }
 
     /// The node ends: what was captured until now still goes to the client, if he takes it soon.
-    pub(super) fn finish(&mut self, shared: &Shared) {
+    pub(super) fn finish(&mut self, home: &Home) {
         let now_ns = crate::clock::now_ns();
         if self.ending.is_none() {
-            self.end(shared, now_ns);
+            self.end(home, now_ns);
         }
         let until_ns = now_ns + LAST_PATIENCE.0;
         let wait = std::time::Duration::from_nanos(LAST_PATIENCE.0);

@@ -9,7 +9,6 @@ use super::show::{ms, us};
 use crate::engine::Engine;
 use crate::engine::status::status_name;
 use crate::moment::Moment;
-use crate::node::events::state_name;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::NodeId;
 use polyrail_proto::link::Link;
@@ -106,7 +105,7 @@ fn facts(link: &Link, sent_bytes: u64, hope: u64) -> Value {
     let lost = stats.packets_lost.saturating_sub(stats.packets_lost_spuriously);
     let sampled = link.rtt.has_sample();
     json!({
-        "link": link.spec.id.0, "state": state_name(link.state.state()), "status": status_name(link.status),
+        "link": link.spec.id.0, "state": link.state.state().name(), "status": status_name(link.status),
         "status_of_peer": status_name(link.status_of_peer), "in_doubt": link.in_doubt(), "bearer_full": link.blocked,
         "rate_bytes_per_s": link.has_measured_rate().then(|| link.pace.bytes_per_s()),
         "rate_counted_bytes_per_s": link.rate(hope), "rate_known": rate_known(link),

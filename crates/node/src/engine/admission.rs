@@ -53,8 +53,9 @@ impl Engine {
     fn take_commands(&mut self, index: usize, now: Instant, budget: Budget) -> u32 {
         let mut count = 0;
         let Some(slot) = self.store.slot(index) else { return 0 };
-        let port = slot.port;
-        for _ in 0..budget.commands {
+        let (port, lost) = (slot.port, slot.is_lost());
+        let most = if lost { slot.pair.sq.capacity() as u32 } else { budget.commands };
+        for _ in 0..most {
             let Some(slot) = self.store.slot(index) else { break };
             let Some(entry) = slot.pair.sq.take() else { break };
             count += 1;
@@ -63,9 +64,11 @@ impl Engine {
                 None => self.fail(port, 0, FailureCode::Invalid),
             }
         }
+        if count > 0 {
+            self.store.note_taken(index);
+        }
         let Some(slot) = self.store.slot(index) else { return count };
-        slot.pair.sq.commit();
-        let closes = slot.is_asked_to_close() && slot.pair.sq.is_empty();
+        let closes = slot.is_asked_to_close() && (lost || slot.pair.sq.is_empty());
         count += self.take_read(index, if closes { u32::MAX } else { budget.commands });
         let Some(slot) = self.store.slot(index) else { return count };
         if closes {

@@ -21,6 +21,8 @@ use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
 use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Where buffers change hands between clients and the engine of one process.
@@ -159,6 +161,8 @@ pub struct Client {
     waits: u64,
     /// The port is to be closed.
     closing: bool,
+    /// What was handed in and told when that was looked at last.
+    handed: [u64; 4],
     kept: VecDeque<Arrival>,
     lent: Lent,
     laying: Laying,
@@ -229,6 +233,7 @@ impl Client {
             read: 0,
             waits: 0,
             closing: false,
+            handed: [0; 4],
             kept: VecDeque::new(),
             lent: Lent::default(),
             laying: Laying::default(),
@@ -236,6 +241,11 @@ impl Client {
             gathering: None,
             gone: Gone::default(),
         }
+    }
+
+    /// The client of a port whose engine is in another process, which has made this memory for it.
+    pub(crate) fn of_guest(memory: OwnedFd, address: PortAddress) -> io::Result<Client> {
+        Ok(Client::new(Pair::attach(memory)?, address, Exchange::default(), None))
     }
 
     /// The port's address.
@@ -439,9 +449,45 @@ impl Client {
         if self.pair.sq.free() == 0 {
             return Err(buffer);
         }
-        let command = Command::Accept { offer, buffer: self.exchange.put(buffer) };
-        self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
+        let number = self.exchange.put(buffer);
+        self.accept_lent(offer, number).expect("there is room, and nobody else writes");
         Ok(())
+    }
+
+    /// The same by the number of a buffer that was laid down.
+    pub(crate) fn accept_lent(&mut self, offer: (u32, u32), number: u64) -> Result<(), Blocked> {
+        self.pair.sq.push(&Command::Accept { offer, buffer: number }.encode()).map_err(|_| Blocked)
+    }
+
+    /// Hands in a message by the number of a buffer that was laid down; its number.
+    pub(crate) fn send_lent(
+        &mut self,
+        to: Destination,
+        how: Manner,
+        lent: (u64, u64),
+    ) -> Result<u64, Blocked> {
+        let (number, len) = lent;
+        if !self.is_ready(to, len) {
+            return Err(Blocked);
+        }
+        self.submit(to, how, Body::Exchanged(number), len)
+    }
+
+    /// Puts a buffer where the engine will find it under this number.
+    pub(crate) fn lay_down(&self, buffer: Buffer) -> u64 {
+        self.exchange.put(buffer)
+    }
+
+    /// Takes a buffer that was laid down, for the engine does not want it.
+    pub(crate) fn take_up(&self, number: u64) -> Option<Buffer> {
+        self.exchange.take(number)
+    }
+
+    /// Whether something was handed in or told since this was asked last, so that an engine that sleeps should hear of it.
+    pub(crate) fn take_news(&mut self) -> bool {
+        let (bytes, entries) = (self.consumed_bytes - self.untold.0, self.consumed_entries - self.untold.1);
+        let handed = [self.pair.sq.published(), bytes, entries, self.state()];
+        std::mem::replace(&mut self.handed, handed) != handed
     }
 
     /// Commands that the engine has not taken yet.
@@ -518,6 +564,10 @@ impl Client {
             Completion::Answer(code) => Some(Arrival::Answer(code)),
             Completion::Came(number) => Some(Arrival::Came(number)),
             Completion::Taken(by) => Some(Arrival::Taken(by)),
+            Completion::GivenBack(number) => {
+                drop(self.exchange.take(number));
+                Some(Arrival::Sorted)
+            }
             Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
             news => {
                 self.note(news);
@@ -613,7 +663,11 @@ impl Client {
     }
 
     fn tell_state(&mut self) {
+        self.pair.words.client_state.store(self.state());
+    }
+
+    fn state(&self) -> u64 {
         let closing = if self.closing { CLIENT_CLOSING } else { 0 };
-        self.pair.words.client_state.store(self.read << CLIENT_READ_AT | closing);
+        self.read << CLIENT_READ_AT | closing
     }
 }

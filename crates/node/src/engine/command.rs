@@ -175,6 +175,8 @@ pub enum Completion {
     Came(u64),
     /// A bind was refused: a binding of that node is in the way.
     Taken(NodeId),
+    /// A buffer that was handed over under this number is the client's again, and nothing more is to be said of its message.
+    GivenBack(u64),
     /// An exclusive binding was taken back.
     Unbound {
         /// What was bound.

@@ -1,7 +1,6 @@
 //! What an engine looks like from outside: plain data, for lists and JSON.
 
 use super::Engine;
-use crate::node::events::state_name;
 use polyrail_bearer::Address;
 use polyrail_proto::address::{MediaAddress, Scope};
 use polyrail_proto::link::Link;
@@ -9,10 +8,10 @@ use polyrail_proto::session::Session;
 use polyrail_proto::stats::Drops;
 use polyrail_proto::time::Instant;
 use polyrail_proto::wire::{Fault, LinkStatus};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything about a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Identity, 16 hexadecimal digits.
     pub id: String,
@@ -20,6 +19,8 @@ pub struct Status {
     pub name: String,
     /// This life.
     pub incarnation: u64,
+    /// Processes that are attached to it.
+    pub attached: usize,
     /// Its bearers.
     pub bearers: Vec<BearerStatus>,
     /// Interfaces that should have a bearer and have none.
@@ -39,7 +40,7 @@ pub struct Status {
 }
 
 /// One bearer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BearerStatus {
     /// Its number.
     pub bearer: usize,
@@ -66,7 +67,7 @@ pub struct BearerStatus {
 }
 
 /// An interface that had a bearer, or should have one, and has none.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MissingStatus {
     /// Its name.
     pub interface: String,
@@ -81,7 +82,7 @@ pub struct MissingStatus {
 }
 
 /// One peer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Identity, 16 hexadecimal digits.
     pub id: String,
@@ -98,7 +99,7 @@ pub struct PeerStatus {
 }
 
 /// A node that was lost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LostStatus {
     /// Identity, 16 hexadecimal digits.
     pub id: String,
@@ -113,7 +114,7 @@ pub struct LostStatus {
 }
 
 /// One link.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
     /// The peer's name.
     pub peer: String,
@@ -148,7 +149,7 @@ pub struct LinkReport {
 }
 
 /// One binding.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BindingStatus {
     /// Service type.
     pub kind: u32,
@@ -173,6 +174,7 @@ impl Engine {
             id: config.node.to_string(),
             name: config.name.to_string(),
             incarnation: config.incarnation.0,
+            attached: self.news.listeners(),
             bearers: self.bearer_rows(),
             missing: self.missing_rows(Instant(now_ns)),
             peers: remote().map(peer_row).collect(),
@@ -366,7 +368,7 @@ fn link_row(session: &Session, bearer: String, l: &Link) -> LinkReport {
         link: l.spec.id.0,
         bearer,
         to: show(&l.spec.to),
-        state: state_name(l.state.state()).to_owned(),
+        state: l.state.state().name().to_owned(),
         status: status_name(l.status).to_owned(),
         status_of_peer: status_name(l.status_of_peer).to_owned(),
         mtu: l.mtu.current(),

@@ -1,12 +1,16 @@
 //! Where bytes live: each client's arenas, and buffers that changed hands.
 
+mod held;
 mod returns;
 
+use held::Held;
+pub(super) use held::Lent;
 pub(super) use returns::Asked;
 
 use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::client::{Client, Exchange};
 use super::command::Completion;
+use super::guests::{Guest, NEWS};
 use super::readers::Readers;
 use super::spaced::{Loans, Spacing};
 use polyrail_proto::id::{BufferId, NodeId, PortId};
@@ -14,8 +18,9 @@ use polyrail_proto::transfer::PIECE_HEAD_BYTES;
 use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Backing, Buffer, Engine as Pair, Pool, QueuePair, Quota, Sizes};
+use polyrail_shm::{Backing, Engine as Pair, Pool, QueuePair, Quota, Segment, Sizes};
 use polyrail_sys::eventfd::EventFd;
+use polyrail_sys::unix::UnixSocket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::io::IoSlice;
@@ -95,12 +100,32 @@ pub(super) struct Slot {
     read_seen: u64,
     knows_names: bool,
     dirty: bool,
-    /// Signalled when something is put into the queue, for a client that waits on descriptors.
-    arrived: Option<Arc<EventFd>>,
+    /// Commands were taken that it has not been told of.
+    taken: bool,
+    /// Told when something is put into the queue, for a client that waits on descriptors.
+    arrived: Option<Arrived>,
+    /// Whose it is, if it is in another process.
+    pub guest: Option<Guest>,
+}
+
+/// How a client that waits on descriptors is told.
+pub(crate) enum Arrived {
+    Event(Arc<EventFd>),
+    Guest(Arc<UnixSocket>),
+}
+
+impl Arrived {
+    fn tell(&self) {
+        match self {
+            Arrived::Event(event) => event.signal(),
+            // If there is no room it has enough to read.
+            Arrived::Guest(socket) => drop(socket.send(&[NEWS], &[])),
+        }
+    }
 }
 
 /// What the memory and the queues of a port hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PortMemory {
     /// Its program is gone; what it sent is still under way.
     pub closing: bool,
@@ -114,6 +139,8 @@ pub(crate) struct PortMemory {
     /// Messages and answers that the program has not taken.
     pub completions_waiting: usize,
     pub completions_max: usize,
+    /// Whose it is, if it is in another process.
+    pub guest: Option<Guest>,
 }
 
 /// A train that lies in memory as it leaves.
@@ -135,11 +162,24 @@ impl Slot {
     pub fn has_commands(&mut self) -> bool {
         // Its state differs once it asks to be closed, or has read what is to be told.
         let news = self.pair.words.client_state.load() != self.read_seen << CLIENT_READ_AT;
-        (news || !self.pair.sq.is_empty()) && !self.closing
+        (news || !self.pair.sq.is_empty() || self.is_lost()) && !self.closing
     }
 
     pub fn is_asked_to_close(&self) -> bool {
-        self.pair.words.client_state.load() & ((1 << CLIENT_READ_AT) - 1) == CLIENT_CLOSING
+        let asked = self.pair.words.client_state.load() & ((1 << CLIENT_READ_AT) - 1) == CLIENT_CLOSING;
+        asked || self.is_lost()
+    }
+
+    /// Whether its process is gone. What that one left in the queue is taken, but who only pretends to be gone is not waited for.
+    pub fn is_lost(&self) -> bool {
+        self.guest.as_ref().is_some_and(|guest| guest.lost)
+    }
+
+    /// Tells the client later in this turn, once what follows from its commands is there to be seen, that they were taken. One
+    /// in another process can't know otherwise when to look.
+    pub fn note_taken(&mut self) {
+        self.taken = true;
+        self.dirty |= self.guest.is_some();
     }
 
     /// The next message that the client has read since it was asked, of those whose senders want to be told.
@@ -189,7 +229,7 @@ pub(super) struct EngineStore {
     slots: Vec<Option<Slot>>,
     by_port: BTreeMap<PortId, usize>,
     last: Option<(PortId, usize)>,
-    held: Vec<Option<Buffer>>,
+    held: Vec<Option<Held>>,
     names_generation: u64,
     /// Messages of which several copies are under way.
     shares: BTreeMap<(PortId, BufferId), Share>,
@@ -199,6 +239,8 @@ pub(super) struct EngineStore {
     asked: BTreeMap<BufferId, Asked>,
     /// Who waits for bytes of a stream.
     pub(super) readers: Readers,
+    /// Clients in other processes.
+    pub(super) guests: usize,
     /// Something is to be published.
     dirty: bool,
 }
@@ -252,6 +294,32 @@ impl EngineStore {
         spacing: Option<Spacing>,
     ) -> io::Result<Client> {
         let (client, pair) = QueuePair::create(sizes, Backing::Private)?;
+        self.insert(port, pair, (exchange.clone(), spacing), None)?;
+        Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
+    }
+
+    /// A queue pair for a port of another process: the memory to be passed to it.
+    pub(super) fn open_guest(
+        &mut self,
+        port: PortId,
+        sizes: Sizes,
+        guest: Guest,
+    ) -> io::Result<Arc<Segment>> {
+        let (_, pair) = QueuePair::create(sizes, Backing::Shared)?;
+        // Whoever sleeps has not announced that here.
+        pair.engine_bell.prepare();
+        let segment = pair.segment().clone();
+        self.insert(port, pair, (Exchange::default(), None), Some(guest))?;
+        Ok(segment)
+    }
+
+    fn insert(
+        &mut self,
+        port: PortId,
+        pair: Pair,
+        (exchange, spacing): (Exchange, Option<Spacing>),
+        guest: Option<Guest>,
+    ) -> io::Result<()> {
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if index >= 1 << 14 {
             return Err(io::Error::other("16,384 clients are attached already"));
@@ -259,13 +327,16 @@ impl EngineStore {
         if index == self.slots.len() {
             self.slots.push(None);
         }
+        // Nobody in another process could read a buffer of ours.
+        let large = self.large.as_ref().filter(|_| guest.is_none());
+        self.guests += guest.is_some() as usize;
         self.slots[index] = Some(Slot {
             pair,
             port,
-            exchange: exchange.clone(),
+            exchange,
             spacing,
             loans: Loans::default(),
-            ahead: self.large.as_ref().map(|large| Quota::of(&large.quota, large.port_bytes_max)),
+            ahead: large.map(|large| Quota::of(&large.quota, large.port_bytes_max)),
             closing: false,
             overflow: VecDeque::new(),
             completed: 0,
@@ -274,11 +345,13 @@ impl EngineStore {
             read_seen: 0,
             knows_names: false,
             dirty: false,
+            taken: false,
             arrived: None,
+            guest,
         });
         self.by_port.insert(port, index);
         self.dirty = true;
-        Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
+        Ok(())
     }
 
     /// From now on ports that are opened get memory for large messages that nobody was asked for.
@@ -311,6 +384,7 @@ impl EngineStore {
             commands_waiting: pair.sq.len(),
             completions_waiting: pair.cq.capacity() - pair.cq.free() + slot.overflow.len(),
             completions_max: pair.cq.capacity(),
+            guest: slot.guest.clone(),
         })
     }
 
@@ -335,8 +409,8 @@ impl EngineStore {
 
     /// Forgets a client whose port is gone.
     pub(super) fn close(&mut self, port: PortId) {
-        if let Some(index) = self.by_port.remove(&port) {
-            self.slots[index] = None;
+        if let Some(slot) = self.by_port.remove(&port).and_then(|index| self.slots[index].take()) {
+            self.guests -= slot.guest.is_some() as usize;
         }
         self.readers.close(port);
         self.last = None;
@@ -345,11 +419,14 @@ impl EngineStore {
     /// Takes a buffer of the client into the engine's hands.
     pub(super) fn hold(&mut self, index: usize, number: u64, cookie: u32) -> Option<BufferId> {
         let slot = self.slots.get_mut(index)?.as_mut()?;
-        let buffer = slot.exchange.take(number)?;
-        Some(self.keep(buffer, cookie))
+        let held = match &mut slot.guest {
+            Some(guest) => Held::Lent(guest.take_lent(number)?),
+            None => Held::Own(slot.exchange.take(number)?),
+        };
+        Some(self.keep(held, cookie))
     }
 
-    fn keep(&mut self, buffer: Buffer, cookie: u32) -> BufferId {
+    fn keep(&mut self, buffer: Held, cookie: u32) -> BufferId {
         let at = self.held.iter().position(Option::is_none).unwrap_or(self.held.len());
         if at == self.held.len() {
             self.held.push(None);
@@ -369,15 +446,55 @@ impl EngineStore {
     /// Hands a held buffer to a client: its number in the exchange.
     pub(super) fn hand_over(&mut self, port: PortId, id: BufferId) -> Option<u64> {
         let Place::Held(at, _) = Place::of(id) else { return None };
-        let buffer = self.held.get_mut(at)?.take()?;
+        let held = self.held.get_mut(at)?.take()?;
         let (_, slot) = self.slot_of(port)?;
-        Some(slot.exchange.put(buffer))
+        Some(match held {
+            Held::Own(buffer) => slot.exchange.put(buffer),
+            Held::Lent(lent) => lent.number,
+        })
+    }
+
+    /// A buffer that the engine held is nobody's any more; one that a guest has lent is that one's.
+    fn let_go(&mut self, port: PortId, at: usize) {
+        if let Some(Held::Lent(lent)) = self.held.get_mut(at).and_then(Option::take) {
+            self.complete(port, Completion::GivenBack(lent.number));
+        }
     }
 
     /// A message is about to be told to a client, and its sender wants to know when it was read.
     pub(super) fn note_unread(&mut self, port: PortId, receipt: Receipt) {
         if let Some((_, slot)) = self.slot_of(port) {
             slot.unread.push_back(receipt);
+        }
+    }
+
+    /// Whose a port of another process is.
+    pub(super) fn guest_of(&mut self, port: PortId) -> Option<&mut Guest> {
+        self.slot_of(port)?.1.guest.as_mut()
+    }
+
+    /// Announces a sleep at the doorbells of all guests; whether one of them has handed something in before.
+    pub(super) fn await_guests(&mut self) -> bool {
+        let mut news = false;
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.guest.is_some() && !slot.closing) {
+            slot.pair.engine_bell.prepare();
+            news |= slot.has_commands() || slot.has_consumed();
+        }
+        news
+    }
+
+    /// Takes those announcements back.
+    pub(super) fn attend_guests(&mut self) {
+        for slot in self.slots.iter().flatten().filter(|slot| slot.guest.is_some()) {
+            slot.pair.engine_bell.cancel();
+        }
+    }
+
+    /// Commands of a client were taken: it is told so when what followed from them is told.
+    pub(super) fn note_taken(&mut self, index: usize) {
+        if let Some(slot) = self.slot(index) {
+            slot.note_taken();
+            self.dirty = true;
         }
     }
 
@@ -405,6 +522,8 @@ impl EngineStore {
             if renamed || !slot.knows_names {
                 slot.knows_names = true;
                 slot.pair.words.names_generation.store(names_generation);
+                // A program with an event loop may have been told that nobody has a name that somebody has now.
+                slot.dirty |= matches!(slot.arrived, Some(Arrived::Guest(_)));
             }
             while let Some(next) = slot.overflow.front() {
                 if slot.pair.cq.stage(&next.encode()).is_err() {
@@ -414,14 +533,20 @@ impl EngineStore {
                 slot.dirty = true;
             }
             self.dirty |= !slot.overflow.is_empty();
-            if slot.dirty {
-                slot.dirty = false;
+            let dirty = std::mem::take(&mut slot.dirty);
+            if dirty {
                 told += 1;
                 slot.pair.cq.publish();
                 slot.pair.words.completed.store(slot.completed);
+            }
+            if std::mem::take(&mut slot.taken) {
+                // After the completions: who sees its commands taken sees what followed from them.
+                slot.pair.sq.commit();
+            }
+            if dirty {
                 *rang |= slot.pair.client_bell.ring();
                 if let Some(arrived) = &slot.arrived {
-                    arrived.signal();
+                    arrived.tell();
                 }
             }
         }
@@ -436,10 +561,10 @@ impl EngineStore {
         }
     }
 
-    /// Signals `arrived` whenever something is put into the queue of `port`, and now for what may be there.
-    pub(super) fn watch(&mut self, port: PortId, arrived: Arc<EventFd>) {
-        if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.port == port) {
-            arrived.signal();
+    /// Tells by `arrived` whenever something is put into the queue of `port`, and now for what may be there.
+    pub(super) fn watch(&mut self, port: PortId, arrived: Arrived) {
+        if let Some((_, slot)) = self.slot_of(port) {
+            arrived.tell();
             slot.arrived = Some(arrived);
         }
     }
@@ -453,11 +578,8 @@ impl EngineStore {
                 }
             }
             Place::Held(at, _) => {
-                if let Some(buffer) = self.held.get_mut(at).and_then(Option::as_mut) {
-                    let offset = offset as usize;
-                    if let Some(target) = buffer.get_mut(offset..offset + bytes.len()) {
-                        target.copy_from_slice(bytes);
-                    }
+                if let Some(held) = self.held.get_mut(at).and_then(Option::as_mut) {
+                    held.write_at(offset, bytes);
                 }
             }
             Place::Tx(..) | Place::Spaced(..) => {}
@@ -470,10 +592,7 @@ impl EngineStore {
             Place::Rx(client, start) => {
                 self.slots.get(client)?.as_ref()?.pair.rx.memory().bytes(start + offset, len)
             }
-            Place::Held(at, _) => {
-                let offset = usize::try_from(offset).ok()?;
-                self.held.get(at)?.as_ref()?.get(offset..offset.checked_add(len)?)
-            }
+            Place::Held(at, _) => self.held.get(at)?.as_ref()?.bytes(offset, len),
             Place::Tx(..) | Place::Spaced(..) => None,
         }
     }
@@ -484,11 +603,7 @@ impl EngineStore {
             Place::Tx(client, start, _) => {
                 self.slots.get(client)?.as_ref()?.pair.tx.memory().io_slice(start + offset, len)
             }
-            Place::Held(at, _) => {
-                let buffer = self.held.get(at)?.as_ref()?;
-                let offset = usize::try_from(offset).ok()?;
-                Some(IoSlice::new(buffer.get(offset..offset.checked_add(len)?)?))
-            }
+            Place::Held(at, _) => self.held.get(at)?.as_ref()?.io_slice(offset, len),
             Place::Spaced(client, start, _) => {
                 let slot = self.slots.get(client)?.as_ref()?;
                 let mut stretches = slot.spacing?.stretches(offset, len as u64);
@@ -595,7 +710,11 @@ impl EngineStore {
                     Some(())
                 })
             }
-            _ => self.io_slice(id, offset, len).map(|slice| out[start..].copy_from_slice(&slice)),
+            Place::Held(at, _) => {
+                let held = self.held.get(at).and_then(Option::as_ref);
+                held.and_then(|held| held.read_at(offset, &mut out[start..]))
+            }
+            Place::Rx(..) => None,
         };
         if copied.is_none() {
             out.truncate(start);
@@ -655,7 +774,7 @@ impl Store for EngineStore {
         let (_, slot) = self.slot_of(port)?;
         let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= large.message_bytes_max)?;
         let buffer = large.pool.alloc_within(bytes, slot.ahead.as_ref()?).ok()?;
-        Some(self.keep(buffer, 0))
+        Some(self.keep(Held::Own(buffer), 0))
     }
 
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {
@@ -684,11 +803,10 @@ impl Store for EngineStore {
                     slot.pair.rx.release_own(offset);
                 }
             }
-            Place::Held(at, _) => {
-                if let Some(entry) = self.held.get_mut(at) {
-                    *entry = None;
-                }
-            }
+            Place::Held(at, _) => match self.held.get(at).and_then(Option::as_ref).and_then(Held::lender) {
+                Some(port) => self.let_go(port, at),
+                None => self.held.get_mut(at).into_iter().for_each(|entry| *entry = None),
+            },
             Place::Tx(..) | Place::Spaced(..) => {}
         }
     }
@@ -703,10 +821,9 @@ impl Store for EngineStore {
         let Some(delivered) = self.last_release(port, buffer, delivered) else { return };
         let stays = self.stays(port, buffer, delivered);
         if let Place::Held(at, _) = Place::of(buffer)
-            && let Some(entry) = self.held.get_mut(at)
             && !stays
         {
-            *entry = None;
+            self.let_go(port, at);
         }
         self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };

@@ -427,20 +427,6 @@ impl Engine {
         self.store.complete(port, Completion::Ended { id, how });
     }
 
-    pub(super) fn push_event(&mut self, event: NodeEvent) {
-        // Nobody has to read them: the oldest go first, names are told once.
-        if event == NodeEvent::Names && self.events.back() == Some(&NodeEvent::Names) {
-            return;
-        }
-        if self.events.len() >= 1_024 {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
-        if let Some(news) = &self.news {
-            news.signal();
-        }
-    }
-
     fn finish_closing(&mut self, now: Instant) {
         if self.closing.is_empty() {
             return;

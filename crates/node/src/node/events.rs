@@ -2,10 +2,10 @@
 
 use polyrail_proto::Event;
 use polyrail_proto::link::state::LinkState;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Something changed around this node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NodeEvent {
@@ -36,9 +36,11 @@ pub enum NodeEvent {
         /// Number of our bearer.
         bearer: u8,
         /// State before.
-        from: &'static str,
+        #[serde(with = "state_word")]
+        from: LinkState,
         /// State now.
-        to: &'static str,
+        #[serde(with = "state_word")]
+        to: LinkState,
         /// What brought it about.
         why: String,
     },
@@ -97,7 +99,7 @@ impl NodeEvent {
                 NodeEvent::PeerDown { node: node.0, incarnation: incarnation.0, left: *left }
             }
             Event::Link { node, link, bearer, from, to, why } => {
-                let (from, to, why) = (state_name(*from), state_name(*to), why.to_string());
+                let (from, to, why) = (*from, *to, why.to_string());
                 NodeEvent::Link { node: node.0, link: link.0, bearer: bearer.0, from, to, why }
             }
             Event::Names => NodeEvent::Names,
@@ -112,14 +114,19 @@ impl NodeEvent {
     }
 }
 
-/// A link's state in one word.
-pub(crate) fn state_name(state: LinkState) -> &'static str {
-    match state {
-        LinkState::New => "new",
-        LinkState::Probation => "probation",
-        LinkState::Up => "up",
-        LinkState::Suspect => "suspect",
-        LinkState::Down => "down",
-        LinkState::Damped => "damped",
+/// A link's state as its word.
+mod state_word {
+    use super::LinkState;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(state: &LinkState, words: S) -> Result<S::Ok, S::Error> {
+        words.serialize_str(state.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(words: D) -> Result<LinkState, D::Error> {
+        let word = String::deserialize(words)?;
+        let known = LinkState::ALL.into_iter().find(|state| state.name() == word);
+        known.ok_or_else(|| D::Error::custom(format!("{word:?} is no state of a link")))
     }
 }

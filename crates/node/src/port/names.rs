@@ -50,7 +50,7 @@ impl Port {
     }
 
     fn ask_to_bind(&self, ask: impl Fn(&mut Client) -> bool) -> Result<(), BindError> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(BindError::Forked);
         }
         let mut asked = false;
@@ -86,7 +86,7 @@ impl Port {
 
     /// Waits until somebody has bound `service`.
     pub fn wait_for(&self, service: ServiceAddress, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(Error::Forked);
         }
         let came = self.await_that(Awaited::Bound(service), timeout);
@@ -94,7 +94,7 @@ impl Port {
             return Ok(());
         }
         self.forget_wait();
-        Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.shared.bound())))
+        Err(Error::TimedOut(format!("; service {service} is not bound; bound now: {}", self.bound())))
     }
 
     /// Waits until `what` is so; false if time ran out first.
@@ -128,7 +128,7 @@ impl Port {
     /// Sets how this port chooses among those that serve what it sends to, from the next message on;
     /// [`Lookup::LocalFirst`] at first.
     pub fn set_lookup(&self, lookup: Lookup) {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return;
         }
         self.tell(|client| client.set_lookup(lookup).is_ok());
@@ -138,7 +138,7 @@ impl Port {
     /// in which it has sent nothing yet. `None`, as at first: what the node's settings say for the class. What goes over
     /// connections goes by the settings.
     pub fn set_policy(&self, policy: Option<Policy>) {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return;
         }
         self.tell(|client| client.set_policy(policy).is_ok());
@@ -151,13 +151,17 @@ impl Port {
     /// # Errors
     /// Time is up; the message names who does not know them yet.
     pub fn await_known(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(Error::Forked);
         }
         if self.await_that(Awaited::Known, timeout) {
             return Ok(());
         }
-        let behind = self.shared.drive.engine().behind(self.address.port);
+        let behind = match (self.shared.host.own(), &self.tie) {
+            (Some(drive), _) => drive.engine().behind(self.address.port),
+            (_, Some(tie)) => tie.behind(),
+            (None, None) => Vec::new(),
+        };
         self.forget_wait();
         match &behind[..] {
             // They have learnt it since.

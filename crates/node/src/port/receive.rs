@@ -1,6 +1,8 @@
 //! Messages in: what has arrived is sorted, lent to the program, and given back.
 
 use super::{Port, deadline};
+use crate::clock::now_ns;
+use crate::engine::Budget;
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::error::RecvError;
 use crate::message::Message;
@@ -32,7 +34,7 @@ impl Port {
         if let Some(message) = self.next()? {
             return Ok(Some(message));
         }
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(RecvError::Forked);
         }
         self.drive();
@@ -40,8 +42,11 @@ impl Port {
         if next.is_none()
             && let Some(readiness) = self.readiness.get()
         {
-            readiness.clear();
-            return self.next();
+            self.clear_readiness(readiness);
+            return match self.next()? {
+                None if self.is_cut_off() => Err(RecvError::Closed),
+                next => Ok(next),
+            };
         }
         Ok(next)
     }
@@ -58,7 +63,7 @@ impl Port {
         if let Some(message) = self.next()? {
             return Ok(Some(message));
         }
-        if self.shared.drive.is_forked() {
+        if self.shared.host.is_forked() {
             return Err(RecvError::Forked);
         }
         let until_ns = deadline(timeout);
@@ -66,6 +71,9 @@ impl Port {
             let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
             if let Some(message) = self.next()? {
                 return Ok(Some(message));
+            }
+            if self.is_cut_off() {
+                return Err(RecvError::Closed);
             }
             if !arrived {
                 return Ok(None);
@@ -107,7 +115,7 @@ impl Port {
     #[inline]
     fn note_taken(&self, envelope: &Envelope) {
         if envelope.notify && !self.client.borrow_mut().has_arrivals() {
-            self.shared.drive.inline();
+            self.turn(now_ns(), Budget::USUAL);
         }
     }
 
@@ -118,6 +126,12 @@ impl Port {
             return Err(RecvError::TooLarge { len, max });
         }
         let Ok(buffer) = self.shared.pool.alloc(len as usize) else { return Err(RecvError::Memory(len)) };
+        if let Some(tie) = &self.tie {
+            let number = self.lend(tie, buffer).ok_or(RecvError::Memory(len))?;
+            self.wait_until(None, |port| port.client.borrow_mut().accept_lent(offer, number).is_ok());
+            self.drive();
+            return Ok(());
+        }
         let mut slot = Some(buffer);
         self.wait_until(None, |port| {
             let Some(buffer) = slot.take() else { return true };

@@ -5,7 +5,7 @@
 //! fraction of a microsecond where nobody else wants the core.
 
 use crate::engine::Work;
-use crate::wait::Drive;
+use crate::host::Host;
 
 /// Spinning for nothing this long (nanoseconds), a thread gives way. A turn of the engine seldom lasts longer.
 const PATIENCE_NS: u64 = 50_000;
@@ -30,15 +30,17 @@ enum Next {
 }
 
 impl Spin {
-    /// Gives way if it is time, after a turn that was tried at `now_ns`.
+    /// Gives way if it is time, after a turn that was tried at `now_ns`; whether it was.
     #[inline]
-    pub(super) fn after(&mut self, work: Option<Work>, now_ns: u64, drive: &Drive) {
-        match self.next(work, now_ns) {
+    pub(super) fn after(&mut self, work: Option<Work>, now_ns: u64, host: &Host) -> bool {
+        let next = self.next(work, now_ns);
+        match next {
             Next::Spin if work.is_none() => std::hint::spin_loop(),
             Next::Spin => {}
             Next::GiveWay => std::thread::yield_now(),
-            Next::WaitForEngine => drop(drive.engine()),
+            Next::WaitForEngine => host.wait_for_engine(),
         }
+        next != Next::Spin
     }
 
     #[inline]

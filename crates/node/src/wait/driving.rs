@@ -46,22 +46,7 @@ impl Drive {
 
     /// One turn by the calling thread, if nobody else is at it: then that one does our work too.
     pub(crate) fn inline(&self) -> Option<Work> {
-        self.inline_at(now_ns())
-    }
-
-    /// Like `inline`, for a caller that has just read the clock.
-    pub(crate) fn inline_at(&self, now_ns: u64) -> Option<Work> {
-        self.drive(now_ns, Budget::USUAL)
-    }
-
-    /// Like `inline_at`, for a thread that is to sleep unless something has come.
-    pub(crate) fn inline_before_sleep(&self, now_ns: u64) -> Option<Work> {
-        self.drive(now_ns, Budget::BRIEF)
-    }
-
-    /// Like `inline_at`, for a thread that has handed a message in and will be back.
-    pub(crate) fn send(&self, now_ns: u64) -> Option<Work> {
-        self.drive(now_ns, Budget::SENDING)
+        self.turn_at(now_ns(), Budget::USUAL)
     }
 
     /// Has bearers come or go. What `change` gives back may be closed: nobody sleeps by its descriptors any more, but for one
@@ -89,7 +74,8 @@ impl Drive {
         }
     }
 
-    fn drive(&self, now_ns: u64, budget: Budget) -> Option<Work> {
+    /// Like `inline`, for a caller that has just read the clock and knows what he wants.
+    pub(crate) fn turn_at(&self, now_ns: u64, budget: Budget) -> Option<Work> {
         self.give_way();
         let work = self.turn(self.lock_or_note()?, now_ns, budget);
         self.catch_up();

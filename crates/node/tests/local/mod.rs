@@ -1,14 +1,37 @@
 //! Nodes on the loopback interface, which meet those whose addresses they are given and no others.
 
-use polyrail::{Config, Node};
+use polyrail::{Config, Node, Progress};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// No wait of these tests takes so long, unless something was lost.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node that is otherwise as `config` wants it.
+/// Whether nodes are attached to: what only a program can do that drives its node itself is not tested then.
+pub fn are_attached() -> bool {
+    env!("CARGO_CRATE_NAME") == "attached"
+}
+
+/// A node that is otherwise as `config` wants it: one of this process or, in the tests of `attached.rs`, what is attached to
+/// one.
 pub fn node(config: Config, peers: &[String]) -> Node {
-    Node::embed(config.insecure().interfaces(["lo"]).discovery(false).peers(peers)).unwrap()
+    let config = config.insecure().interfaces(["lo"]).discovery(false).peers(peers);
+    if are_attached() { attached(config) } else { Node::embed(config).unwrap() }
+}
+
+/// Attached to a node of its own, which ends when nobody is attached to it any more.
+fn attached(config: Config) -> Node {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let (of, count) = (module_path!().replace("::", "-"), COUNT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(format!("polyrail-{}-{of}-{count}.attach", std::process::id()));
+    let node = Node::embed(config.clone().progress(Progress::Auto).attach(&path)).unwrap();
+    let attached = Node::attach_with(&path, config).unwrap();
+    std::thread::spawn(move || {
+        while node.status().attached > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    attached
 }
 
 /// The address at which `node` is reached.

@@ -6,9 +6,10 @@
 
 use crate::time::{Duration, Instant};
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// Where a link is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LinkState {
     /// Asked to join, not answered yet.
     New,
@@ -22,6 +23,30 @@ pub enum LinkState {
     Down,
     /// Alive, but it failed too often of late to be used.
     Damped,
+}
+
+impl LinkState {
+    /// All of them.
+    pub const ALL: [LinkState; 6] = [
+        LinkState::New,
+        LinkState::Probation,
+        LinkState::Up,
+        LinkState::Suspect,
+        LinkState::Down,
+        LinkState::Damped,
+    ];
+
+    /// In one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LinkState::New => "new",
+            LinkState::Probation => "probation",
+            LinkState::Up => "up",
+            LinkState::Suspect => "suspect",
+            LinkState::Down => "down",
+            LinkState::Damped => "damped",
+        }
+    }
 }
 
 /// What happens to a link.

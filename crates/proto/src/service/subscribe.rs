@@ -16,10 +16,11 @@ use crate::link::state::LinkState;
 use crate::time::{Duration, Instant};
 use crate::wire::BindingOp;
 use arrayvec::ArrayString;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a subscriber asks about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Topic {
     services: Option<ServiceRange>,
     first_and_last: bool,
@@ -65,7 +66,7 @@ impl Topic {
 }
 
 /// A binding as a subscriber is told of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Publication {
     /// All that was bound, though the subscriber may have asked about a part of it.
     pub range: ServiceRange,
@@ -80,7 +81,7 @@ pub struct Publication {
 }
 
 /// What a subscriber is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Update {
     /// A binding is there.

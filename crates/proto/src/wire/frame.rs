@@ -3,6 +3,7 @@
 use super::handshake::BearerAddress;
 use crate::address::{Scope, ServiceAddress, ServiceRange};
 use crate::id::{BearerId, Incarnation, LinkId, NodeId, PortId, TransferId};
+use serde::{Deserialize, Serialize};
 
 /// Frame types (protocol.md §2.2). A layout never changes under its number.
 pub(crate) mod kind {
@@ -343,7 +344,7 @@ pub struct ProbeReply {
 }
 
 /// What the operator or the detector says of a link; the later, the less may go there.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum LinkStatus {
     /// Use it.

@@ -1,11 +1,13 @@
-//! The memory of one buffer: mapped on its own, or from the heap where a mapping would be too small a thing.
+//! The memory of one buffer: mapped on its own, or from the heap where a mapping would be too small a thing; or a file in
+//! memory, for another process to map too.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 
-use crate::segment::map;
+use crate::segment::{Segment, map};
 
 /// From this size on a buffer is a mapping of its own. Below, thousands of mappings would meet the kernel's limit of
 /// about 65,000 per process.
@@ -17,11 +19,13 @@ const HUGE_FROM: usize = 2 << 20;
 /// Buffers start on a cache line.
 const ALIGN: usize = 64;
 
-/// Initialised memory that is ours alone.
+/// Initialised memory that is ours alone, or that another process has been given to read or write for a while.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: NonNull<u8>,
     len: usize,
+    /// Whose mapping it is, if it is a file's.
+    file: Option<Arc<Segment>>,
 }
 
 // SAFETY: the memory has one owner and belongs to no thread.
@@ -33,7 +37,17 @@ impl Memory {
     /// Zeroed memory of `len` bytes, a size class.
     pub(super) fn new(len: usize) -> io::Result<Memory> {
         let base = if len >= MAPPED_FROM { map_buffer(len)? } else { heap_buffer(len)? };
-        Ok(Memory { base, len })
+        Ok(Memory { base, len, file: None })
+    }
+
+    /// The same in a sealed file, in whole pages.
+    pub(super) fn in_file(len: usize) -> io::Result<Memory> {
+        let file = Segment::shared(len)?;
+        Ok(Memory { base: file.base(), len, file: Some(file) })
+    }
+
+    pub(super) fn file(&self) -> Option<&Arc<Segment>> {
+        self.file.as_ref()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,7 +69,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.len >= MAPPED_FROM {
+        if self.file.is_some() {
+            // It is unmapped with its segment.
+        } else if self.len >= MAPPED_FROM {
             // SAFETY: the range was mapped by `map_buffer` and no borrow of it is left.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         } else if let Ok(layout) = Layout::from_size_align(self.len, ALIGN) {

@@ -6,7 +6,6 @@ use super::percent;
 use crate::config::Policy;
 use crate::engine::Engine;
 use crate::moment::Moment;
-use crate::node::events::state_name;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::LinkId;
 use polyrail_proto::limits::{SMALL_BYTES_MAX, SMALL_OVERDRAFT_BYTES, UNASKED_BYTES_MAX};
@@ -240,7 +239,7 @@ impl Scene<'_> {
                     self.since(link)
                 )
             }
-            Obstacle::State(state) => format!("{}{}", state_name(state), self.since(link)),
+            Obstacle::State(state) => format!("{}{}", state.name(), self.since(link)),
             Obstacle::Standby => {
                 format!("standby{}: an active link is usable", by_whom(link, LinkStatus::Standby))
             }

@@ -38,6 +38,7 @@ const OP_TAKEN: u64 = 26;
 const OP_UNBOUND: u64 = 27;
 const OP_RETURNED: u64 = 28;
 const OP_CAME: u64 = 29;
+const OP_GIVEN_BACK: u64 = 30;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -297,6 +298,7 @@ impl Completion {
             Completion::Answer(code) => [OP_ANSWER, code as u64, 0, 0, 0, 0, 0, 0],
             Completion::Came(number) => [OP_CAME, number, 0, 0, 0, 0, 0, 0],
             Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
+            Completion::GivenBack(number) => [OP_GIVEN_BACK, number, 0, 0, 0, 0, 0, 0],
             Completion::Unbound { range, by } => {
                 [OP_UNBOUND, by.0, range.kind as u64, pair(range.lower, range.upper), 0, 0, 0, 0]
             }
@@ -365,6 +367,7 @@ impl Completion {
             OP_ANSWER => Completion::Answer(entry[1] as u8),
             OP_CAME => Completion::Came(entry[1]),
             OP_TAKEN => Completion::Taken(NodeId(entry[1])),
+            OP_GIVEN_BACK => Completion::GivenBack(entry[1]),
             OP_UNBOUND => {
                 let (lower, upper) = unpair(entry[3]);
                 let range = ServiceRange::new(entry[2] as u32, lower, upper);
@@ -503,6 +506,7 @@ mod tests {
             Completion::Answer(2),
             Completion::Came(u64::MAX),
             Completion::Taken(TO.node),
+            Completion::GivenBack(u64::MAX),
             Completion::Unbound { range: ServiceRange::new(u32::MAX, 1, u32::MAX), by: TO.node },
             Completion::Request {
                 id: ID,

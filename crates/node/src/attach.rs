@@ -1,0 +1,245 @@
+//! Programs that share a node of another process: they attach to it by a socket, and talk to its engine through memory
+//! (ARCHITECTURE.md, "Life of a guest").
+
+pub(crate) mod door;
+mod tie;
+mod words;
+
+pub(crate) use tie::Tie;
+
+use crate::engine::{Client, Status};
+use crate::error::{LinkSetError, StartError, SubscribeError, UpdateError};
+use crate::node::events::NodeEvent;
+use crate::readiness::Readiness;
+use polyrail_proto::id::{LinkId, NodeId};
+use polyrail_proto::service::{Topic, Update};
+use polyrail_proto::wire::LinkStatus;
+use polyrail_shm::{Segment, Sizes};
+use polyrail_sys::eventfd::EventFd;
+use polyrail_sys::unix::{Place, UnixSocket};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use words::{Answer, Ask, Happened, Refusal, Told, VERSION};
+
+/// A node of another process, as far as this one is joined to it.
+pub(crate) struct Attached {
+    tie: Mutex<Tie>,
+    /// Wakes its engine.
+    wake: EventFd,
+    /// Start of the process's fork count, to notice that we are in a child.
+    forks: u64,
+}
+
+/// What a node says of itself to who attaches.
+pub(crate) struct Welcome {
+    pub id: NodeId,
+    pub name: String,
+    pub message_bytes_max: u64,
+}
+
+impl Attached {
+    /// Attaches to the node whose socket is at `path`.
+    pub(crate) fn to(path: &Path) -> Result<(Attached, Welcome), StartError> {
+        let failed = |why: String| StartError::Attach { path: path.to_owned(), why };
+        let socket = UnixSocket::connect(Place::Path(path)).map_err(|error| failed(not_there(&error)))?;
+        let (tie, program) = (Tie::from(socket), program_name());
+        let (answer, descriptors) = tie
+            .ask(&Ask::Hello { version: VERSION, program })
+            .map_err(|error| failed(format!("its node does not answer as expected: {error}")))?;
+        match (answer, descriptors.into_iter().next()) {
+            (Answer::Welcome { node, name, message_bytes_max }, Some(wake)) => {
+                let forks = polyrail_sys::process::fork_count();
+                let attached = Attached { tie: Mutex::new(tie), wake: wake.into(), forks };
+                Ok((attached, Welcome { id: node, name, message_bytes_max }))
+            }
+            (Answer::Refused { message, .. }, _) => Err(failed(message)),
+            _ => Err(failed("its node does not answer as expected".to_owned())),
+        }
+    }
+
+    /// Whether this is a child of the process that was attached.
+    pub(crate) fn is_forked(&self) -> bool {
+        polyrail_sys::process::fork_count() != self.forks
+    }
+
+    /// Lets go of the node: it closes the ports of this process.
+    pub(crate) fn detach(&self) {
+        self.tie().shut_down();
+    }
+
+    /// Wakes the engine if it sleeps and `client` has handed something in.
+    #[inline]
+    pub(crate) fn call(&self, client: &RefCell<Client>) {
+        let Ok(mut client) = client.try_borrow_mut() else { return };
+        if client.take_news() && client.pair.engine_bell.claim() {
+            self.wake.signal();
+        }
+    }
+
+    /// Opens a port.
+    pub(crate) fn port(&self, sizes: Sizes) -> io::Result<(Client, Tie)> {
+        let (answer, descriptors) = self.ask(&Ask::port(sizes))?;
+        let Answer::Port { address } = answer else { return Err(unexpected(answer)) };
+        let Ok([memory, socket]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok((Client::of_guest(memory, address)?, Tie::from(UnixSocket::from(socket))))
+    }
+
+    pub(crate) fn status(&self) -> io::Result<Status> {
+        match self.ask(&Ask::Status)?.0 {
+            Answer::Status { status } => Ok(*status),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Messages of this process that are not confirmed.
+    pub(crate) fn unconfirmed(&self) -> io::Result<u64> {
+        match self.ask(&Ask::Unconfirmed)?.0 {
+            Answer::Count { count } => Ok(count),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    pub(crate) fn set_link(
+        &self,
+        peer: NodeId,
+        link: LinkId,
+        status: LinkStatus,
+    ) -> Result<(), LinkSetError> {
+        match self.ask(&Ask::SetLink { peer, link, status }) {
+            Ok((Answer::Done, _)) => Ok(()),
+            Ok((Answer::LinkRefused { why }, _)) => Err(LinkSetError::Refused(why)),
+            _ => Err(LinkSetError::Closed),
+        }
+    }
+
+    /// Asks about `topic`: what updates come by.
+    pub(crate) fn subscribe(&self, topic: Topic, timeout_ns: Option<u64>) -> Result<Tie, SubscribeError> {
+        let system = |error: io::Error| SubscribeError::System(error.to_string());
+        match self.ask(&Ask::Subscribe { topic, timeout_ns }).map_err(system)? {
+            (Answer::Done, descriptors) => own_tie(descriptors).map_err(system),
+            (Answer::Refused { code: Refusal::Inverted, .. }, _) => Err(SubscribeError::Inverted),
+            (Answer::Refused { code: Refusal::TooMany, .. }, _) => Err(SubscribeError::TooMany),
+            (other, _) => Err(system(unexpected(other))),
+        }
+    }
+
+    /// What events come by.
+    pub(crate) fn events(&self) -> io::Result<Tie> {
+        match self.ask(&Ask::Events)? {
+            (Answer::Done, descriptors) => own_tie(descriptors),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&self, ask: &Ask) -> io::Result<(Answer, Vec<OwnedFd>)> {
+        if self.is_forked() {
+            return Err(io::Error::other("the process forked: attach anew in the child"));
+        }
+        self.tie().ask(ask)
+    }
+
+    fn tie(&self) -> MutexGuard<'_, Tie> {
+        self.tie.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// What only some ties are for.
+impl Tie {
+    /// Has the node tell by this socket when something has come to the port, and joins it with what tells of news that
+    /// were put off.
+    pub(crate) fn watch(&self) -> io::Result<Readiness> {
+        let event = Arc::new(EventFd::new()?);
+        self.set_put_off(event.clone());
+        match self.ask(&Ask::Watch)?.0 {
+            Answer::Done => Readiness::with(self.as_raw_fd(), event),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Gives the node memory for a message that will be named by this number.
+    pub(crate) fn lend(&self, number: u64, memory: &Segment) -> io::Result<()> {
+        let file: Vec<_> = memory.fd().into_iter().collect();
+        match self.ask_with(&Ask::Lend { number }, &file)?.0 {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What is bound, for a message to the user.
+    pub(crate) fn bound(&self) -> String {
+        match self.ask(&Ask::Bound) {
+            Ok((Answer::Text { text }, _)) => text,
+            _ => "unknown: the node does not answer".to_owned(),
+        }
+    }
+
+    /// Who does not know yet what this port waits for others to know.
+    pub(crate) fn behind(&self) -> Vec<String> {
+        match self.ask(&Ask::Behind) {
+            Ok((Answer::Names { names }, _)) => names,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The next update of a subscription; `None` if there is none within the time given.
+    ///
+    /// # Errors
+    /// Its time was up, and that was told, or the node is gone.
+    pub(crate) fn update(&self, timeout_ns: Option<u64>) -> Result<Option<Update>, UpdateError> {
+        let told = self.await_words::<Told>(timeout_ns).map_err(|_| match self.is_told_all() {
+            true => UpdateError::Over,
+            false => UpdateError::Closed,
+        })?;
+        let update = told.map(|(told, _)| told.update);
+        if update == Some(Update::TimedOut) {
+            self.note_told_all();
+        }
+        Ok(update)
+    }
+
+    /// The next event that has come.
+    pub(crate) fn event(&self) -> Option<NodeEvent> {
+        Some(self.next_words::<Happened>().ok()??.0.event)
+    }
+}
+
+/// What this process calls itself, for lists of who has a port.
+fn program_name() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn own_tie(descriptors: Vec<OwnedFd>) -> io::Result<Tie> {
+    let socket = descriptors.into_iter().next().ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Tie::from(UnixSocket::from(socket)))
+}
+
+fn unexpected(answer: Answer) -> io::Error {
+    match answer {
+        Answer::Refused { message, .. } => io::Error::other(message),
+        other => io::Error::new(io::ErrorKind::InvalidData, format!("the node answered {other:?}")),
+    }
+}
+
+fn not_there(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "there is no such socket; start a node with `polyrail node`, which says where \
+                                    programs attach, or give the path that it said"
+                .to_owned()
+        }
+        io::ErrorKind::ConnectionRefused => {
+            "its node has ended; start it again with `polyrail node`".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user may not; the node's owner sets who may write to its socket".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
