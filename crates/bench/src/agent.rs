@@ -18,6 +18,7 @@ use crate::errand;
 use crate::failover;
 use crate::netns::{RELAY_WORD, relay};
 use crate::process::{claim_the_machine, pin_thread};
+use crate::protocol::polyrail::lodger::{NODE_WORD, run as run_node};
 use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
 use crate::workload::{
     NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_beside, play_incast,
@@ -37,6 +38,15 @@ pub fn agent_main(args: &[String]) -> i32 {
         && first == RELAY_WORD
     {
         return match relay(links) {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("{error}");
+                1
+            }
+        };
+    }
+    if args == [NODE_WORD] {
+        return match run_node() {
             Ok(()) => 0,
             Err(error) => {
                 eprintln!("{error}");

@@ -290,7 +290,7 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &sctp::Sctp,
     ];
     list.extend(polyrail::POLICIES.iter().map(|p| p as &dyn Protocol));
-    list.extend([&polyrail::FIRST, &polyrail::LAST].map(|p| p as &dyn Protocol));
+    list.extend([&polyrail::FIRST, &polyrail::LAST, &polyrail::ATTACHED].map(|p| p as &dyn Protocol));
     list.extend(tipc::ALL.map(|p| p as &dyn Protocol));
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);

@@ -72,8 +72,13 @@ pub fn groups_of(answer: &Value) -> Result<&Map<String, Value>, Failure> {
 pub fn open(path: Option<&Path>) -> Result<(PathBuf, UnixStream), Failure> {
     match path {
         Some(path) => Ok((path.to_path_buf(), connect(path)?)),
-        None => only(&folder()),
+        None => only_in(&folder()),
     }
+}
+
+/// The control socket of the only node of this machine.
+pub fn only() -> Result<PathBuf, Failure> {
+    only_in(&folder()).map(|(path, _)| path)
 }
 
 /// The failure of a node that did not answer.
@@ -96,7 +101,7 @@ fn connect(path: &Path) -> Result<UnixStream, Failure> {
 }
 
 /// The control socket behind which a node lives, if there is exactly one in the folder.
-fn only(folder: &Path) -> Result<(PathBuf, UnixStream), Failure> {
+fn only_in(folder: &Path) -> Result<(PathBuf, UnixStream), Failure> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
@@ -113,7 +118,10 @@ fn only(folder: &Path) -> Result<(PathBuf, UnixStream), Failure> {
         )),
         _ => Err(Failure::new(
             Exit::Usage,
-            format!("several nodes run here; choose one by --control: {}", names.join(" ")),
+            format!(
+                "several nodes run here; choose one by --control, or of those that end in .attach by --attach: {}",
+                names.join(" ")
+            ),
         )),
     }
 }
@@ -213,13 +221,13 @@ mod tests {
     #[test]
     fn the_only_living_node_is_found_and_dead_sockets_are_passed_over() {
         let folder = Folder::new("only");
-        assert_eq!(only(&folder.0).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(only_in(&folder.0).unwrap_err().exit, Exit::NotFound);
         drop(UnixListener::bind(folder.0.join("dead.sock")).unwrap());
-        assert_eq!(only(&folder.0).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(only_in(&folder.0).unwrap_err().exit, Exit::NotFound);
         let _alive = UnixListener::bind(folder.0.join("alive.sock")).unwrap();
-        assert_eq!(only(&folder.0).unwrap().0, folder.0.join("alive.sock"));
+        assert_eq!(only_in(&folder.0).unwrap().0, folder.0.join("alive.sock"));
         let _other = UnixListener::bind(folder.0.join("other.sock")).unwrap();
-        let failure = only(&folder.0).unwrap_err();
+        let failure = only_in(&folder.0).unwrap_err();
         assert!(failure.exit == Exit::Usage && failure.message.contains("other.sock"), "{failure:?}");
     }
 }

@@ -72,11 +72,20 @@ fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {
         config = config.clone().control(control_path(&config)?);
     }
     let path = config.control.clone().unwrap_or_default();
+    let attach = config.attach.clone().unwrap_or_else(|| path.with_extension("attach"));
+    config = config.attach(&attach);
     let signals = signals()?;
     let node = embed(config)?;
-    let text = format!("node {} ({}) runs; control socket {}", node.name(), node.id(), path.display());
+    let text = format!(
+        "node {} ({}) runs; control socket {}; programs attach at {}",
+        node.name(),
+        node.id(),
+        path.display(),
+        attach.display()
+    );
     let started = json!({
         "ok": true, "event": "started", "node": node.id().to_string(), "name": node.name(), "control": path,
+        "attach": attach,
     });
     output.result(text, &started);
     wait(signals)?;

@@ -1,10 +1,10 @@
 //! The flags that configure a node, shared by every command that runs one.
 
 use crate::failure::Failure;
-use crate::size;
+use crate::{control, size};
 use clap::{Args, ValueEnum};
-use polyrail::Class;
 use polyrail::config::{Config, Policy, Profile, Wait};
+use polyrail::{Class, Node};
 use std::path::PathBuf;
 
 /// Settings of the node; a flag overrides the file.
@@ -54,6 +54,31 @@ pub struct NodeArgs {
     pub socket_buffer_max: Option<u64>,
 }
 
+/// Which node a command uses: one of its own, or one that runs already.
+#[derive(Args, Clone, Debug, Default)]
+pub struct NodeChoice {
+    /// Attaches to a node that runs, by the socket that `polyrail node` tells, instead of starting one; without a path, to the only
+    /// node of this machine. Of the settings below, --waiting counts then
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    attach: Option<Option<PathBuf>>,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl NodeChoice {
+    /// Attaches to that node, or starts one.
+    pub fn node(&self) -> Result<Node, Failure> {
+        match &self.attach {
+            None => crate::node::embed(self.node.config()?),
+            Some(Some(path)) => Ok(Node::attach_with(path, self.node.settings()?)?),
+            Some(None) => {
+                let path = control::only()?.with_extension("attach");
+                Ok(Node::attach_with(path, self.node.settings()?)?)
+            }
+        }
+    }
+}
+
 /// How threads wait.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Waiting {
@@ -77,6 +102,12 @@ pub enum ProfileArg {
 impl NodeArgs {
     /// The file, then the flags, validated.
     pub fn config(&self) -> Result<Config, Failure> {
+        let config = self.settings()?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn settings(&self) -> Result<Config, Failure> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
             None => Config::new(),
@@ -120,7 +151,6 @@ impl NodeArgs {
         if let Some(bytes) = self.socket_buffer_max {
             config = config.socket_buffer_max(bytes as usize);
         }
-        config.validate()?;
         Ok(config)
     }
 }

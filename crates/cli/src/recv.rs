@@ -1,7 +1,7 @@
 //! `polyrail recv`: binds a service and writes out what arrives.
 
 use crate::failure::{Exit, Failure};
-use crate::node_args::NodeArgs;
+use crate::node_args::NodeChoice;
 use crate::output::{Output, write_line};
 use crate::service::parse_range;
 use crate::size;
@@ -47,7 +47,7 @@ pub struct Recv {
     #[arg(long, value_enum, default_value = "cluster")]
     scope: ScopeArg,
     #[command(flatten)]
-    node: NodeArgs,
+    node: NodeChoice,
 }
 
 /// How far a binding is known.
@@ -62,7 +62,7 @@ enum ScopeArg {
 /// Receives until the count, the end, the time-out, or for ever.
 pub fn run(recv: &Recv, output: &Output) -> Result<ExitCode, Failure> {
     let mut sink = Sink::open(recv, output.json)?;
-    let node = crate::node::embed(recv.node.config()?)?;
+    let node = recv.node.node()?;
     let port = node.port()?;
     let scope = match recv.scope {
         ScopeArg::Cluster => Scope::Cluster,

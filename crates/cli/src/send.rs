@@ -1,7 +1,7 @@
 //! `polyrail send`: files, words or the standard input to a service.
 
 use crate::failure::{Exit, Failure};
-use crate::node_args::NodeArgs;
+use crate::node_args::NodeChoice;
 use crate::output::Output;
 use crate::service::{Target, parse_target};
 use crate::{log, size};
@@ -51,7 +51,7 @@ pub struct Send {
     #[arg(long, value_name = "SPAN", default_value = "60s", value_parser = size::parse_span)]
     timeout: Duration,
     #[command(flatten)]
-    node: NodeArgs,
+    node: NodeChoice,
 }
 
 /// Sends, waits until all is acknowledged, leaves.
@@ -68,7 +68,7 @@ pub fn run(send: &Send, output: &Output) -> Result<ExitCode, Failure> {
     for path in send.files.iter().filter(|path| !is_standard_input(path)) {
         path.metadata().map_err(|error| unreadable(path, &error))?;
     }
-    let node = crate::node::embed(send.node.config()?)?;
+    let node = send.node.node()?;
     let port = node.port()?;
     find(send, &port)?;
     let started = Instant::now();

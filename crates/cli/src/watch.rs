@@ -1,7 +1,7 @@
 //! `polyrail watch`: tells of services, nodes and links as they come and go.
 
 use crate::failure::Failure;
-use crate::node_args::NodeArgs;
+use crate::node_args::NodeChoice;
 use crate::output::Output;
 use crate::service::parse_range;
 use crate::size;
@@ -37,7 +37,7 @@ pub struct Watch {
     #[arg(long = "for", value_name = "SPAN", value_parser = size::parse_span)]
     span: Option<Duration>,
     #[command(flatten)]
-    node: NodeArgs,
+    node: NodeChoice,
 }
 
 /// Why the next line is none.
@@ -49,9 +49,8 @@ enum Said {
 
 /// Tells until the time is over or a signal comes.
 pub fn run(watch: &Watch, output: &Output) -> Result<ExitCode, Failure> {
-    let config = watch.node.config()?;
     let mut signals = crate::node::signals()?;
-    let node = crate::node::embed(config)?;
+    let node = watch.node.node()?;
     let subscription = subscribe(watch, &node)?;
     let (said, says) = mpsc::sync_channel(AHEAD);
     let by_signal = said.clone();

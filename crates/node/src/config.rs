@@ -433,7 +433,8 @@ impl Config {
         Ok(())
     }
 
-    fn validate_settings(&self) -> Result<(), ConfigError> {
+    /// The same without security: where the node is of another process, that one has answered for it.
+    pub(crate) fn validate_settings(&self) -> Result<(), ConfigError> {
         self.validate_names()?;
         self.validate_numbers()?;
         self.interfaces.validate()?;
@@ -451,8 +452,14 @@ impl Config {
         if self.id == Some(NodeId(0)) {
             return Err(ConfigError::new("id", "0 is nobody", "1 to ffffffffffffffff, hexadecimal"));
         }
-        if self.control.as_ref().is_some_and(|path| !(1..=107).contains(&path.as_os_str().len())) {
-            return Err(ConfigError::new("control", "the path has no right length", "1 to 107 bytes"));
+        for (key, path) in [("control", &self.control), ("attach", &self.attach)] {
+            if path.as_ref().is_some_and(|path| !(1..=107).contains(&path.as_os_str().len())) {
+                return Err(ConfigError::new(key, "the path has no right length", "1 to 107 bytes"));
+            }
+        }
+        if self.attach.is_some() && self.progress == Progress::Manual {
+            let what = "set, and only this program's own calls would serve who attaches";
+            return Err(ConfigError::new("attach", what, "progress = \"auto\" with it"));
         }
         Ok(())
     }

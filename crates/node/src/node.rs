@@ -8,7 +8,7 @@ use crate::attach::door::Door;
 use crate::attach::{Attached, Tie, Welcome};
 use crate::attendant;
 use crate::clock::now_ns;
-use crate::config::{Config, Profile, Progress, Security};
+use crate::config::{Config, Profile, Progress, Security, Wait};
 use crate::engine::client::Exchange;
 use crate::engine::{Engine, LargeMemory, Status};
 use crate::error::{Error, LinkSetError, StartError, SubscribeError};
@@ -136,7 +136,7 @@ impl Node {
     /// # Errors
     /// As [`Node::attach`].
     pub fn attach_with(path: impl AsRef<Path>, mut config: Config) -> Result<Node, StartError> {
-        config.validate()?;
+        config.validate_settings()?;
         let (attached, Welcome { id, name, message_bytes_max }) = Attached::to(path.as_ref())?;
         config.message_bytes_max = message_bytes_max.min(usize::MAX as u64) as usize;
         config.progress = Progress::Auto;
@@ -376,7 +376,12 @@ fn start_threads(home: &Arc<Home>) -> Result<Vec<JoinHandle<()>>, StartError> {
     if home.config.progress == Progress::Auto {
         let own = home.clone();
         let helper = std::thread::Builder::new().name("polyrail-help".to_owned()).stack_size(256 << 10);
-        threads.push(helper.spawn(move || own.drive.help()).map_err(failed)?);
+        let spin_ns = match home.config.wait {
+            Wait::Block => 0,
+            Wait::Adaptive => home.config.adaptive_spin.as_nanos() as u64,
+            Wait::Spin => u64::MAX,
+        };
+        threads.push(helper.spawn(move || own.drive.help(spin_ns)).map_err(failed)?);
     }
     if let Some(path) = &home.config.attach {
         let what = |source| StartError::System { what: path.display().to_string(), source };

@@ -510,8 +510,9 @@ impl Drive {
         }
     }
 
-    /// The helper thread's life.
-    pub(crate) fn help(&self) {
+    /// The helper thread's life. While other processes may call, it drives on for `spin_ns` after the last that it did: waking it costs
+    /// more than a turn, and its core is others' meanwhile if they want it.
+    pub(crate) fn help(&self, spin_ns: u64) {
         let mut watch = Watch::default();
         while !self.is_stopping() {
             match self.next_of_helper(&mut watch) {
@@ -519,7 +520,38 @@ impl Drive {
                 Next::Poll if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat => {
                     self.rest(false, HELPER_TICK);
                 }
+                Next::Poll if self.has_callers() => self.drive_on(spin_ns),
                 Next::Poll => {}
+            }
+        }
+    }
+
+    /// Drives until nothing was done for `spin_ns`, or somebody else sleeps on the descriptors. Nobody need call meanwhile.
+    fn drive_on(&self, spin_ns: u64) {
+        if spin_ns == 0 {
+            return;
+        }
+        {
+            let mut engine = self.engine();
+            // Who takes the seat from here on has them ring again before it sleeps.
+            if self.polling.load(Ordering::Relaxed) != NOBODY {
+                return;
+            }
+            engine.attend_guests();
+        }
+        let mut useful_ns = now_ns();
+        loop {
+            let now = now_ns();
+            if self.turn_at(now, Budget::USUAL).is_some_and(|work| work.done > 0) {
+                useful_ns = now;
+            } else if now.saturating_sub(useful_ns) >= spin_ns
+                || self.polling.load(Ordering::Relaxed) != NOBODY
+                || !self.has_callers()
+                || self.is_stopping()
+            {
+                return;
+            } else {
+                std::thread::yield_now();
             }
         }
     }

@@ -5,6 +5,7 @@
 
 mod cast;
 mod connected;
+pub(crate) mod lodger;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrail::config::MESSAGE_BYTES_LIMIT;
 use polyrail::{
     Class, Config, Destination, Node, Policy, Port, PortAddress, Scope, SendError, ServiceAddress,
     ServiceRange, Wait,
@@ -31,6 +33,16 @@ pub(super) struct Polyrail {
     about: &'static str,
     policy: Policy,
     over: Over,
+    home: Home,
+}
+
+/// Which process has the node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// The measured one.
+    Own,
+    /// One of its own, which the measured one is attached to.
+    Other,
 }
 
 /// Which links a node uses.
@@ -47,6 +59,7 @@ pub(super) static ADAPTIVE: Polyrail = Polyrail {
     about: "Polyrail over all links, unencrypted, one service bound by the receiver",
     policy: Policy::Adaptive,
     over: Over::All,
+    home: Home::Own,
 };
 
 /// What all links together must not be slower than.
@@ -55,6 +68,7 @@ pub(super) static FIRST: Polyrail = Polyrail {
     about: "Polyrail over the first link alone",
     policy: Policy::Adaptive,
     over: Over::First,
+    home: Home::Own,
 };
 
 /// The same, where that one is the best.
@@ -63,6 +77,16 @@ pub(super) static LAST: Polyrail = Polyrail {
     about: "Polyrail over the last link alone",
     policy: Policy::Adaptive,
     over: Over::Last,
+    home: Home::Own,
+};
+
+/// As programs get it that share a node.
+pub(super) static ATTACHED: Polyrail = Polyrail {
+    name: "polyrail-attached",
+    about: "Polyrail over all links, its node in a process of its own that the measured one is attached to",
+    policy: Policy::Adaptive,
+    over: Over::All,
+    home: Home::Other,
 };
 
 /// With the policies that it is to be compared with.
@@ -72,36 +96,42 @@ pub(super) static POLICIES: [Polyrail; 6] = [
         about: "Polyrail, each flow by a link of its own",
         policy: Policy::Static,
         over: Over::All,
+        home: Home::Own,
     },
     Polyrail {
         name: "polyrail-one-way",
         about: "Polyrail, each link for one direction",
         policy: Policy::OneWay,
         over: Over::All,
+        home: Home::Own,
     },
     Polyrail {
         name: "polyrail-round-robin",
         about: "Polyrail, each message by the next link, large ones in equal parts by all",
         policy: Policy::RoundRobin,
         over: Over::All,
+        home: Home::Own,
     },
     Polyrail {
         name: "polyrail-mnc",
         about: "Polyrail, each message by a link that is free at both ends, large ones in equal parts by all of these",
         policy: Policy::Mnc,
         over: Over::All,
+        home: Home::Own,
     },
     Polyrail {
         name: "polyrail-mnc-rtt",
         about: "The same, and the peer is asked before each large message",
         policy: Policy::MncRtt,
         over: Over::All,
+        home: Home::Own,
     },
     Polyrail {
         name: "polyrail-redundant",
         about: "Polyrail, each message by every link",
         policy: Policy::Redundant,
         over: Over::All,
+        home: Home::Own,
     },
 ];
 
@@ -122,7 +152,7 @@ impl Protocol for Polyrail {
     }
 
     fn is_usual(&self) -> bool {
-        self.policy == Policy::Adaptive && self.over == Over::All
+        self.policy == Policy::Adaptive && self.over == Over::All && self.home == Home::Own
     }
 
     fn striped(&self) -> bool {
@@ -193,6 +223,9 @@ impl Polyrail {
             [] => config(setup, name, peers),
             all => config(setup, name, peers).interfaces(&all[self.links(all.len())]),
         };
+        if self.home == Home::Other {
+            return lodger::attach(setup, name, peers);
+        }
         embed_with(config.policy(self.policy))
     }
 }
@@ -227,6 +260,8 @@ fn config(setup: &Setup, name: &str, peers: &[&str]) -> Config {
     let loopback = ["lo".to_owned()];
     let devices = if setup.devices.is_empty() { &loopback[..] } else { &setup.devices[..] };
     let mut config = Config::new().insecure().name(name).interfaces(devices).wait(wait);
+    // Others take messages of any length that is measured.
+    config = config.message_bytes_max(MESSAGE_BYTES_LIMIT);
     if let Some(far) = &setup.far {
         // Beacons do not pass routers, and others on that network may have nodes of their own.
         config = config.cluster(&far.cluster).peers(peers.iter().copied());

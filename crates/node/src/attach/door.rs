@@ -8,6 +8,7 @@ use crate::clock::now_ns;
 use crate::engine::Guest;
 use crate::node::Home;
 use polyrail_proto::id::PortId;
+use polyrail_proto::service::SubscriptionId;
 use polyrail_shm::Sizes;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::unix::{Packet, Place, UnixListener, UnixSocket};
@@ -205,15 +206,10 @@ impl Door {
             }
             Ask::Subscribe { topic, timeout_ns } => {
                 let id = home.drive.engine().subscribe(now_ns(), topic, timeout_ns);
-                match id {
-                    Ok(id) => {
-                        let said = self.open_stream(home, |socket| Visitor::subscriber(home, of, socket, id));
-                        // Whoever sleeps may have to wake earlier.
-                        home.drive.inline();
-                        said.unwrap_or_else(refused)
-                    }
-                    Err(error) => Said::refuse(visitor::refusal_of(error), error),
-                }
+                id.map_or_else(
+                    |error| Said::refuse(visitor::refusal_of(error), error),
+                    |id| self.open_subscription(home, of, id).unwrap_or_else(refused),
+                )
             }
             Ask::Events => match self.take_events(of) {
                 Some(id) => self
@@ -238,6 +234,16 @@ impl Door {
         home.drive.inline();
         let memory = segment.fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
         Ok(Said::with(Answer::Port { address }, memory.into_iter().chain([theirs.into()]).collect()))
+    }
+
+    fn open_subscription(&mut self, home: &Home, of: u64, id: SubscriptionId) -> io::Result<Said> {
+        let said = self.open_stream(home, |socket| Visitor::subscriber(home, of, socket, id));
+        if said.is_err() {
+            home.drive.engine().unsubscribe(id);
+        }
+        // Whoever sleeps may have to wake earlier.
+        home.drive.inline();
+        said
     }
 
     /// Lets in one that is told things. What there is to tell already is there with the answer.
@@ -277,14 +283,12 @@ impl Door {
         if let Some(bell) = visitor.bell() {
             let _ = self.epoll.remove(bell.as_raw_fd());
         }
+        let is_process = visitor.of().is_none();
         visitor.part(home);
-        let own: Vec<u64> = self
-            .visitors
-            .iter()
-            .filter(|(_, other)| other.of() == Some(token))
-            .map(|(own, _)| *own)
-            .collect();
-        own.into_iter().for_each(|own| self.part(home, own));
+        if is_process {
+            let own = self.visitors.iter().filter(|(_, other)| other.of() == Some(token)).map(|(own, _)| *own);
+            own.collect::<Vec<_>>().into_iter().for_each(|own| self.part(home, own));
+        }
     }
 }
 

@@ -100,21 +100,21 @@ pub(super) fn port_rows(engine: &mut Engine) -> Vec<Value> {
 fn port_row(engine: &mut Engine, port: PortId, bindings: &[BindingStatus]) -> Option<Value> {
     let memory = engine.port_memory(port)?;
     let node = engine.core().config().node;
+    let (program, pid, uid) = owner(memory.guest.as_ref());
     Some(json!({
         "port": port.0, "address": format!("{node}:{port}"),
-        "state": if memory.closing { "closing" } else { "open" },
+        "state": if memory.closing { "closing" } else { "open" }, "program": program, "pid": pid, "uid": uid,
         "bindings": bindings_of(node, port, bindings), "connections": engine.core().connections_of(port),
         "messages_unconfirmed": engine.core().unconfirmed(port),
         "messages_settled": memory.completed, "commands_waiting": memory.commands_waiting,
         "completions_waiting": memory.completions_waiting, "receive_arena_bytes": memory.receive_arena_bytes,
-        "receive_free_bytes": memory.receive_free_bytes, "owner": owner(memory.guest.as_ref()),
+        "receive_free_bytes": memory.receive_free_bytes,
     }))
 }
 
-/// Whose a port is.
-pub(super) fn owner(guest: Option<&Guest>) -> Value {
-    let own = || json!({"program": "the node's own", "pid": std::process::id()});
-    guest.map_or_else(own, |guest| json!({"program": *guest.program, "pid": guest.pid, "uid": guest.uid}))
+/// Whose a port is: program, process and user; without a user if it is the node's own.
+pub(super) fn owner(guest: Option<&Guest>) -> (&str, u32, Option<u32>) {
+    guest.map_or(("(node)", std::process::id(), None), |guest| (&*guest.program, guest.pid, Some(guest.uid)))
 }
 
 /// What a port of this node has bound.

@@ -314,6 +314,7 @@ pub(super) fn port(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
     let gone = || unknown("port", name, Vec::new());
     let memory = engine.port_memory(port).ok_or_else(gone)?;
     let node = engine.core().config().node;
+    let (program, pid, uid) = owner(memory.guest.as_ref());
     let flows = || {
         let sessions = engine.core().sessions();
         sessions.flat_map(|s| s.flows().filter(|f| f.key.from == port).map(move |f| (s, f)))
@@ -323,8 +324,9 @@ pub(super) fn port(engine: &mut Engine, name: &str, moment: &Moment) -> Result<V
     let shown: Vec<Value> = flows().take(ROWS_MAX).map(|(s, f)| flow_row(s, &f, moment.now)).collect();
     Ok(json!({
         "port": {
-            "port": port.0, "address": format!("{node}:{port}"), "state": if memory.closing { "closing" } else { "open" },
-            "owner": owner(memory.guest.as_ref()), "bindings": bindings_of(node, port, &engine.service_rows()), "connections_total": connected_total,
+            "port": port.0, "address": format!("{node}:{port}"),
+            "state": if memory.closing { "closing" } else { "open" }, "program": program, "pid": pid, "uid": uid,
+            "bindings": bindings_of(node, port, &engine.service_rows()), "connections_total": connected_total,
             "backlog": listening.map(|(backlog, _)| backlog), "connections_waiting": listening.map(|(_, waiting)| waiting),
         },
         "sending": {

@@ -102,6 +102,8 @@ pub(super) struct Slot {
     dirty: bool,
     /// Commands were taken that it has not been told of.
     taken: bool,
+    /// What the client said of its state before the last sleep.
+    state_seen: u64,
     /// Told when something is put into the queue, for a client that waits on descriptors.
     arrived: Option<Arrived>,
     /// Whose it is, if it is in another process.
@@ -163,6 +165,14 @@ impl Slot {
         // Its state differs once it asks to be closed, or has read what is to be told.
         let news = self.pair.words.client_state.load() != self.read_seen << CLIENT_READ_AT;
         (news || !self.pair.sq.is_empty() || self.is_lost()) && !self.closing
+    }
+
+    /// Whether there is something that was not there when this was asked last, or was not taken since. A state that makes no sense is
+    /// news once: no guest keeps the engine awake by it.
+    fn has_news(&mut self) -> bool {
+        let state = self.pair.words.client_state.load();
+        let news = std::mem::replace(&mut self.state_seen, state) != state;
+        news || !self.pair.sq.is_empty() || self.has_consumed()
     }
 
     pub fn is_asked_to_close(&self) -> bool {
@@ -346,6 +356,7 @@ impl EngineStore {
             knows_names: false,
             dirty: false,
             taken: false,
+            state_seen: 0,
             arrived: None,
             guest,
         });
@@ -478,7 +489,7 @@ impl EngineStore {
         let mut news = false;
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.guest.is_some() && !slot.closing) {
             slot.pair.engine_bell.prepare();
-            news |= slot.has_commands() || slot.has_consumed();
+            news |= slot.has_news();
         }
         news
     }

@@ -1,0 +1,100 @@
+//! Programs that use the node of a running `polyrail node`, as a user would type it.
+
+#![forbid(unsafe_code)]
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// A process of the program, ended with the value if it has not ended by itself.
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
+        command.arg("--json").args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let stdout = child.stdout.take().expect("piped");
+        Running { child, lines: BufReader::new(stdout).lines() }
+    }
+
+    fn document(&mut self) -> Value {
+        let line = self.lines.next().expect("a line").expect("UTF-8");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that vanishes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("polyrail-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_polyrail")).args(arguments).output().expect("the program starts")
+}
+
+/// A node that runs, its control socket, and what programs are given to attach.
+fn running(folder: &Folder) -> (Running, String, String) {
+    let control = folder.0.join("alpha.sock").display().to_string();
+    let arguments = ["node", "--insecure", "--name", "alpha", "--interface", "lo", "--no-discovery"];
+    let mut node = Running::start(&[&arguments[..], &["--control", &control]].concat());
+    let started = node.document();
+    let attach = started["attach"].as_str().expect("a path").to_owned();
+    assert_eq!(Path::new(&attach), folder.0.join("alpha.attach"));
+    (node, control, format!("--attach={attach}"))
+}
+
+#[test]
+fn what_one_program_sends_another_receives_by_a_node_of_neither() {
+    let folder = Folder::new("attach");
+    let (_node, control, attach) = running(&folder);
+    let mut receiver = Running::start(&["recv", &attach, "100:0", "--count", "1"]);
+    let mut watcher = Running::start(&["watch", &attach, "100:0-9"]);
+    let published = watcher.document();
+    // It may have looked before the other had bound.
+    let published = if published["event"] == "snapshot-end" { watcher.document() } else { published };
+    assert_eq!((&published["event"], &published["lower"]), (&json!("published"), &json!(0)));
+    let ports = run(&["--json", "port", "list", "--control", &control]);
+    let ports: Value = serde_json::from_slice(&ports.stdout).expect("JSON");
+    assert_eq!(ports["rows"][0]["program"], "polyrail", "{ports}");
+    assert_eq!(ports["rows"][0]["pid"], receiver.child.id());
+    let sent = run(&["send", &attach, "100:0", "--text", "hello"]);
+    assert!(sent.status.success(), "{sent:?}");
+    let message = receiver.document();
+    assert_eq!(message["text"], "hello", "{message}");
+    let withdrawn = std::iter::from_fn(|| Some(watcher.document())).find(|told| told["event"] == "withdrawn");
+    assert_eq!(withdrawn.map(|told| told["type"].clone()), Some(json!(100)), "it has ended");
+}
+
+#[test]
+fn who_finds_no_node_to_attach_to_is_told_what_to_do() {
+    let folder = Folder::new("attach-nobody");
+    let nobody = folder.0.join("nobody.attach").display().to_string();
+    let failed = run(&["send", &format!("--attach={nobody}"), "100:0", "--text", "hello"]);
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!failed.status.success() && said.contains(&nobody) && said.contains("polyrail node"), "{said}");
+}

@@ -1,0 +1,344 @@
+//! Nodes and programs in processes of their own: what becomes of the others when one is killed, and what a program can do to its
+//! node that does not mean well.
+
+use polyrail::{
+    Class, Config, Destination, ErrorCode, Node, RecvError, Scope, SendError, SendOptions, ServiceAddress,
+    StartError,
+};
+use polyrail_shm::Segment;
+use polyrail_sys::unix::{Packet, Place, UnixSocket};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
+
+/// What a process of these tests does that is not the test itself: the same program, started again for this one "test".
+#[test]
+fn role() {
+    let Some((role, path)) = std::env::var("POLYRAIL_ROLE").ok().zip(std::env::var_os("POLYRAIL_PATH"))
+    else {
+        return;
+    };
+    match &role[..] {
+        "host" => host(Path::new(&path)),
+        "server" => server(Path::new(&path)),
+        "hoarder" => hoarder(Path::new(&path)),
+        "busy" => busy(Path::new(&path)),
+        other => panic!("{other}"),
+    }
+}
+
+fn ready() {
+    println!("\nready");
+}
+
+/// Runs a node until it is killed.
+fn host(path: &Path) {
+    let _node = embed(path);
+    ready();
+    std::thread::sleep(PATIENCE);
+}
+
+/// Answers what it is sent, until it is killed.
+fn server(path: &Path) {
+    let node = Node::attach(path).unwrap();
+    let port = node.port().unwrap();
+    port.bind(SERVICE, Scope::Node).unwrap();
+    ready();
+    loop {
+        let message = port.recv().unwrap();
+        port.send(message.from(), message.bytes()).unwrap();
+    }
+}
+
+/// Takes what it is sent and never reads it.
+fn hoarder(path: &Path) {
+    let node = Node::attach(path).unwrap();
+    let port = node.port().unwrap();
+    port.bind(SERVICE, Scope::Node).unwrap();
+    ready();
+    std::thread::sleep(PATIENCE);
+}
+
+/// Does all that a program can do, as fast as it can.
+fn busy(path: &Path) {
+    ready();
+    let node = Node::attach(path).unwrap();
+    for round in 0u32.. {
+        let ports = [node.port().unwrap(), node.port().unwrap()];
+        ports[0].bind(ServiceAddress::new(1001, round), Scope::Node).unwrap();
+        ports[1].listen(4).unwrap();
+        let to = ports[1].address();
+        for bytes in [10, 1_000, 100_000, 9 << 20] {
+            ports[0].send(to, &vec![7; bytes]).unwrap();
+        }
+        let connection = ports[0].ask(to, b"?").unwrap();
+        for _ in 0..4 {
+            assert!(ports[1].recv_timeout(PATIENCE).unwrap().is_some());
+        }
+        drop(connection);
+        let back = SendOptions { returns: true, ..SendOptions::default() };
+        ports[0].send_as(to, b"unread", &back).unwrap();
+    }
+}
+
+/// A process in one of those roles; it is killed with this value.
+struct Other(Child);
+
+impl Other {
+    fn start(role: &str, path: &Path) -> Other {
+        let program = std::env::current_exe().unwrap();
+        let mut command = Command::new(program);
+        command
+            .args(["--exact", "role", "--nocapture"])
+            .env("POLYRAIL_ROLE", role)
+            .env("POLYRAIL_PATH", path);
+        Other::ready(command)
+    }
+
+    fn ready(mut command: Command) -> Other {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        assert!(said.lines().any(|line| line.unwrap() == "ready"), "it has ended");
+        Other(child)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the programs of a test attach.
+struct Door(PathBuf);
+
+impl Door {
+    fn new(test: &str) -> Door {
+        Door(std::env::temp_dir().join(format!("polyrail-{}-{test}.attach", std::process::id())))
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn embed(path: &Path) -> Node {
+    let config = Config::new().insecure().interfaces(["lo"]).discovery(false);
+    Node::embed(config.attach(path)).unwrap()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn a_killed_program_leaves_no_name_and_what_it_did_not_read_comes_back() {
+    let door = Door::new("killed");
+    let node = embed(&door.0);
+    let port = node.port().unwrap();
+    let mut server = Other::start("server", &door.0);
+    port.send(SERVICE, b"hello").unwrap();
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"hello");
+    server.kill();
+    until("its name is gone", || node.status().services.is_empty());
+    assert!(matches!(port.send(SERVICE, b"hello"), Err(SendError::NoService { .. })));
+
+    let mut hoarder = Other::start("hoarder", &door.0);
+    let back = SendOptions { returns: true, class: Class::Urgent, ..SendOptions::default() };
+    port.send_as(SERVICE, b"read me", &back).unwrap();
+    assert!(port.wait_returned(Some(Duration::from_millis(20))).is_none(), "it is there");
+    hoarder.kill();
+    let returned = port.wait_returned(Some(PATIENCE)).expect("it comes back");
+    assert_eq!(returned.bytes(), b"read me");
+    // It may not have got there.
+    assert!(matches!(returned.why(), ErrorCode::ShutDown | ErrorCode::NoPort), "{:?}", returned.why());
+    until("nobody is attached", || node.status().attached == 0);
+}
+
+#[test]
+fn programs_killed_at_any_moment_leave_nothing_behind() {
+    let door = Door::new("storm");
+    let node = embed(&door.0);
+    let before = descriptors();
+    // `POLYRAIL_KILLS=10000` for a soak.
+    let kills = std::env::var("POLYRAIL_KILLS").map_or(40, |kills| kills.parse().unwrap());
+    for round in 0..kills {
+        let mut busy = Other::start("busy", &door.0);
+        std::thread::sleep(Duration::from_micros(round * round * 7_919 % 40_009));
+        busy.kill();
+    }
+    until("all have gone", || node.status().attached == 0 && node.status().services.is_empty());
+    until("their descriptors are closed", || descriptors() <= before);
+    // And the node goes on.
+    let (one, other) = (node.port().unwrap(), node.port().unwrap());
+    one.send(other.address(), b"still here").unwrap();
+    assert_eq!(other.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"still here");
+}
+
+#[test]
+fn a_node_that_is_killed_is_told_to_its_programs_and_the_next_takes_its_place() {
+    let door = Door::new("host");
+    let mut host = Other::start("host", &door.0);
+    let node = Node::attach(&door.0).unwrap();
+    let (one, other) = (node.port().unwrap(), node.port().unwrap());
+    one.send(other.address(), b"before").unwrap();
+    one.flush(Some(PATIENCE)).unwrap();
+    let waiting = std::thread::scope(|scope| {
+        let third = node.port().unwrap();
+        let waits = scope.spawn(move || third.recv().map(|message| message.to_vec()));
+        host.kill();
+        waits.join().unwrap()
+    });
+    assert_eq!(waiting, Err(RecvError::Closed));
+    assert_eq!(other.recv().unwrap().bytes(), b"before", "what had arrived is still read");
+    assert!(matches!(other.recv(), Err(RecvError::Closed)));
+    let sent = (0..3).find_map(|_| {
+        one.flush(Some(Duration::from_millis(100))).ok();
+        one.send(other.address(), b"after").err()
+    });
+    assert_eq!(sent, Some(SendError::Closed));
+    match Node::attach(&door.0) {
+        Err(StartError::Attach { why, .. }) => assert!(why.contains("start it again"), "{why}"),
+        other => panic!("{:?}", other.err()),
+    }
+    let _next = Other::start("host", &door.0);
+    let node = Node::attach(&door.0).unwrap();
+    let port = node.port().unwrap();
+    port.send(port.address(), b"anew").unwrap();
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"anew");
+}
+
+#[test]
+fn programs_in_other_namespaces_need_the_socket_only() {
+    let door = Door::new("namespaces");
+    let node = embed(&door.0);
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount",
+        "--ipc",
+        "--net",
+    ]);
+    command.arg(program).args(["--exact", "role", "--nocapture"]);
+    command.env("POLYRAIL_ROLE", "server").env("POLYRAIL_PATH", &door.0);
+    let _server = Other::ready(command);
+    let port = node.port().unwrap();
+    port.send(SERVICE, b"hello").unwrap();
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"hello");
+}
+
+// ----- who does not mean well --------------------------------------------------------------------------------
+
+/// What the node answers to words sent as they are, and what comes with it.
+fn say(socket: &UnixSocket, words: &str) -> (String, Packet) {
+    socket.send(words.as_bytes(), &[]).unwrap();
+    let mut buffer = vec![0; 65_536];
+    let start = Instant::now();
+    loop {
+        if let Some(packet) = socket.recv(&mut buffer).unwrap() {
+            return (String::from_utf8_lossy(&buffer[..packet.bytes]).into_owned(), packet);
+        }
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const HELLO: &str = r#"{"ask":"hello","version":1,"program":"test"}"#;
+const PORT: &str = r#"{"ask":"port","sq_entries":64,"cq_entries":64,"tx_bytes":65536,"rx_bytes":65536}"#;
+
+#[test]
+fn who_speaks_another_version_or_nonsense_is_told_so_and_harms_nobody() {
+    let door = Door::new("nonsense");
+    let node = embed(&door.0);
+    let connect = || UnixSocket::connect(Place::Path(&door.0)).unwrap();
+    let (refused, _) = say(&connect(), &HELLO.replace(":1", ":999"));
+    assert!(refused.contains("version 999") && refused.contains("other's release"), "{refused}");
+    let stranger = connect();
+    assert!(say(&stranger, PORT).0.contains("hello first"));
+    for words in ["", "{}", "[1]", "\u{0}", "@", r#"{"ask":"port"}"#, &HELLO.replace("\"test\"", "7")] {
+        if words.is_empty() {
+            // That is how a socket ends.
+            continue;
+        }
+        assert!(say(&stranger, words).0.contains("refused"), "{words}");
+    }
+    assert!(say(&stranger, HELLO).0.contains("welcome"));
+    assert!(say(&stranger, HELLO).0.contains("refused"), "twice");
+    let huge = PORT.replace("\"tx_bytes\":65536", "\"tx_bytes\":18446744073709551615");
+    assert!(say(&stranger, &huge).0.contains("refused"));
+    assert!(say(&stranger, r#"{"ask":"watch"}"#).0.contains("refused"), "it is no port");
+    // One that asks and never listens is shown out.
+    let deaf = connect();
+    say(&deaf, HELLO);
+    while deaf.send(br#"{"ask":"status"}"#, &[]).is_ok() {}
+    drop((stranger, deaf));
+    until("both are gone", || node.status().attached == 0);
+    let port = node.port().unwrap();
+    port.send(port.address(), b"still here").unwrap();
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"still here");
+}
+
+#[test]
+fn who_scribbles_over_its_queues_spoils_its_own_port_only() {
+    let door = Door::new("scribbler");
+    let node = embed(&door.0);
+    let _server = Other::start("server", &door.0);
+    let port = node.port().unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for _ in 0..60 {
+        let socket = UnixSocket::connect(Place::Path(&door.0)).unwrap();
+        say(&socket, HELLO);
+        let (answer, mut packet) = say(&socket, PORT);
+        assert!(answer.contains("address"), "{answer}");
+        let own = packet.descriptors.pop().map(UnixSocket::from).unwrap();
+        let memory = Segment::from_fd(packet.descriptors.pop().unwrap()).unwrap();
+        // The queues and their words lie in front.
+        let front = (memory.len() as u64 - 2 * 65_536).min(16_384);
+        for _ in 0..200 {
+            let at = next() % (front / 8) * 8;
+            let value = if next() % 3 == 0 { next() } else { next() % 256 };
+            memory.write_at(at, &value.to_le_bytes());
+            if next() % 16 == 0 {
+                port.send(SERVICE, &value.to_le_bytes()).unwrap();
+                let answer = port.recv_timeout(PATIENCE).unwrap().expect("others are served");
+                assert_eq!(answer.bytes(), value.to_le_bytes());
+            }
+        }
+        drop(own);
+    }
+    until("they are gone", || node.status().attached == 1);
+    assert!(port.send(Destination::Service(SERVICE), b"once more").is_ok());
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"once more");
+}
