@@ -6,7 +6,7 @@ mod mptcp;
 mod no_zmq;
 mod packet_socket;
 mod pipes;
-mod polyrail;
+pub(crate) mod polyrail;
 mod sctp;
 mod shared_memory;
 mod stream_socket;
