@@ -286,7 +286,8 @@ impl Door {
         let is_process = visitor.of().is_none();
         visitor.part(home);
         if is_process {
-            let own = self.visitors.iter().filter(|(_, other)| other.of() == Some(token)).map(|(own, _)| *own);
+            let own =
+                self.visitors.iter().filter(|(_, other)| other.of() == Some(token)).map(|(own, _)| *own);
             own.collect::<Vec<_>>().into_iter().for_each(|own| self.part(home, own));
         }
     }

@@ -606,7 +606,7 @@ fn the_helper_ends_its_sleep_when_it_is_to_stop() {
     let (tell, told) = mpsc::channel();
     let own = world.drive.clone();
     std::thread::spawn(move || {
-        own.help(0);
+        own.help(false);
         let _ = tell.send(());
     });
     let until = now_ns() + PATIENCE_NS;
