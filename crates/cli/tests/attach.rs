@@ -2,39 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod running;
+
+use running::Running;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-
-/// A process of the program, ended with the value if it has not ended by itself.
-struct Running {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Running {
-    fn start(arguments: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
-        command.arg("--json").args(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program starts");
-        let stdout = child.stdout.take().expect("piped");
-        Running { child, lines: BufReader::new(stdout).lines() }
-    }
-
-    fn document(&mut self) -> Value {
-        let line = self.lines.next().expect("a line").expect("UTF-8");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use std::process::{Command, Output};
 
 /// A folder that vanishes with the value.
 struct Folder(PathBuf);
@@ -60,7 +33,8 @@ fn run(arguments: &[&str]) -> Output {
 /// A node that runs, its control socket, and what programs are given to attach.
 fn running(folder: &Folder) -> (Running, String, String) {
     let control = folder.0.join("alpha.sock").display().to_string();
-    let arguments = ["node", "--insecure", "--name", "alpha", "--interface", "lo", "--no-discovery"];
+    let arguments =
+        ["--json", "node", "--insecure", "--name", "alpha", "--interface", "lo", "--no-discovery"];
     let mut node = Running::start(&[&arguments[..], &["--control", &control]].concat());
     let started = node.document();
     let attach = started["attach"].as_str().expect("a path").to_owned();
@@ -72,8 +46,8 @@ fn running(folder: &Folder) -> (Running, String, String) {
 fn what_one_program_sends_another_receives_by_a_node_of_neither() {
     let folder = Folder::new("attach");
     let (_node, control, attach) = running(&folder);
-    let mut receiver = Running::start(&["recv", &attach, "100:0", "--count", "1"]);
-    let mut watcher = Running::start(&["watch", &attach, "100:0-9"]);
+    let mut receiver = Running::start(&["--json", "recv", &attach, "100:0", "--count", "1"]);
+    let mut watcher = Running::start(&["--json", "watch", &attach, "100:0-9"]);
     let published = watcher.document();
     // It may have looked before the other had bound.
     let published = if published["event"] == "snapshot-end" { watcher.document() } else { published };

@@ -379,14 +379,7 @@ fn decayed(penalty: u32, age: Duration, half_life: Duration) -> u32 {
 
 impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LinkState::New => "new",
-            LinkState::Probation => "probation",
-            LinkState::Up => "up",
-            LinkState::Suspect => "suspect",
-            LinkState::Down => "down",
-            LinkState::Damped => "damped",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -1,13 +1,5 @@
 use super::*;
 
-const STATES: [LinkState; 6] = [
-    LinkState::New,
-    LinkState::Probation,
-    LinkState::Up,
-    LinkState::Suspect,
-    LinkState::Down,
-    LinkState::Damped,
-];
 const EVENTS: [LinkEvent; 11] = [
     LinkEvent::Joined,
     LinkEvent::CarrierLost,
@@ -25,13 +17,13 @@ const EVENTS: [LinkEvent; 11] = [
 /// The table as text: every target that some combination of facts leads to; a dot where nothing changes.
 fn table() -> String {
     let mut text = format!("{:<14}", "");
-    for state in STATES {
+    for state in LinkState::ALL {
         text += &format!("{:<24}", state.to_string());
     }
     text = text.trim_end().to_owned() + "\n";
     for event in EVENTS {
         let mut line = format!("{:<14}", format!("{event:?}"));
-        for state in STATES {
+        for state in LinkState::ALL {
             line += &format!("{:<24}", targets(state, event));
         }
         text += line.trim_end();
