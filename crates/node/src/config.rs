@@ -476,8 +476,8 @@ impl Config {
             ("tolerance_ms", ms(self.tolerance), 50, 60_000),
             ("keepalive_ms", ms(self.keepalive), 1, 10_000),
             ("keepalive_idle_ms", ms(self.keepalive_idle), 1, 60_000),
-            ("memory.tx_arena_bytes", memory.tx_arena_bytes, 1 << 20, 1 << 32),
-            ("memory.rx_arena_bytes", memory.rx_arena_bytes, 1 << 20, 1 << 32),
+            ("memory.tx_arena_bytes", memory.tx_arena_bytes, 1 << 20, 1 << 30),
+            ("memory.rx_arena_bytes", memory.rx_arena_bytes, 1 << 20, 1 << 30),
             ("memory.submission_entries", memory.submission_entries, 64, 65_536),
             ("memory.completion_entries", memory.completion_entries, 64, 65_536),
         ];

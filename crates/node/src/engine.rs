@@ -250,7 +250,18 @@ impl Engine {
     /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
     pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
         let port = self.node.open_port().map_err(std::io::Error::other)?;
-        self.store.open(port, self.node.config().node, sizes, exchange, self.spacing())
+        let spacing = self.spacing();
+        let opened = self.store.open(port, self.node.config().node, sizes, exchange, spacing);
+        self.or_close(port, opened)
+    }
+
+    /// What was opened for a port, which closes again if that failed.
+    fn or_close<T>(&mut self, port: PortId, opened: std::io::Result<T>) -> std::io::Result<T> {
+        if opened.is_err() {
+            self.node.close_port(self.turned_at, port, &mut self.store);
+            self.closing.push(port);
+        }
+        opened
     }
 
     /// How large messages are best laid out: for the largest packets that all bearers to the outside carry. Not at all

@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     exchange: Exchange,
 }
 
-/// A node inside this process, or one of another that this one is attached to. Dropping the former leaves the cluster; messages that are not confirmed by then fail, so
+/// A node inside this process, or one of another that this one is attached to. Dropping the latter closes the ports of this process, dropping the former leaves the cluster; messages that are not confirmed by then fail, so
 /// flush the ports first, or call [`Node::leave`].
 pub struct Node {
     shared: Arc<Shared>,

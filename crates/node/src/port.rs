@@ -201,6 +201,7 @@ impl Port {
         let mut number = self.client.borrow_mut().send_as(to, how, bytes).ok();
         if number.is_none() {
             self.wait_until(until_ns, |port| {
+                port.read_to_be_heard();
                 number = port.client.borrow_mut().send_as(to, how, bytes).ok();
                 number.is_some()
             });
@@ -272,6 +273,7 @@ impl Port {
         let lent = self.lend(tie, buffer).ok_or(SendError::Memory(len as u64))?;
         let mut number = None;
         self.wait_until(until_ns, |port| {
+            port.read_to_be_heard();
             number = port.client.borrow_mut().send_lent(to, how, (lent, len as u64)).ok();
             number.is_some()
         });
@@ -317,6 +319,13 @@ impl Port {
             return Err(SendError::Earlier { number, why });
         }
         if self.is_cut_off() { Err(SendError::Closed) } else { Ok(()) }
+    }
+
+    /// An engine in another process takes nothing from who does not read its answers.
+    fn read_to_be_heard(&self) {
+        if self.tie.is_some() {
+            self.sort_arrivals();
+        }
     }
 
     /// Why a message was not taken for which there was no room.

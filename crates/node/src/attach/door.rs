@@ -29,6 +29,8 @@ const PACKETS_AT_ONCE: usize = 16;
 const BACKLOG: i32 = 128;
 /// Processes, and their ports and subscriptions together.
 const VISITORS_MAX: usize = 32_768;
+/// Entries of a port's queues: the engine writes those that nobody reads.
+const ENTRIES_MAX: u32 = 65_536;
 /// What one process may have of them.
 const OF_PROCESS_MAX: usize = 4_096;
 
@@ -202,6 +204,12 @@ impl Door {
             }
             Ask::Port { sq_entries, cq_entries, tx_bytes, rx_bytes } => {
                 let sizes = Sizes { sq_entries, cq_entries, tx_bytes, rx_bytes };
+                if sq_entries.max(cq_entries) > ENTRIES_MAX {
+                    return Said::refuse(
+                        Refusal::Request,
+                        format!("queues have {ENTRIES_MAX} entries at most"),
+                    );
+                }
                 self.open_port(home, of, guest, sizes).unwrap_or_else(refused)
             }
             Ask::Subscribe { topic, timeout_ns } => {

@@ -63,7 +63,12 @@ impl Tie {
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<(Answer, Vec<OwnedFd>)> {
         say(&self.socket, ask, descriptors)?;
-        self.await_words(Some(PATIENCE.as_nanos() as u64))?.ok_or_else(|| io::ErrorKind::TimedOut.into())
+        let answer = self.await_words(Some(PATIENCE.as_nanos() as u64))?;
+        if answer.is_none() {
+            // One that came later would be taken for the answer to the next question.
+            self.over.set(true);
+        }
+        answer.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
     /// The next words, or `None` after so many nanoseconds.

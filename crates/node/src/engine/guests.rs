@@ -51,7 +51,8 @@ impl Engine {
         guest: Guest,
     ) -> io::Result<(PortAddress, Arc<Segment>)> {
         let port = self.node.open_port().map_err(io::Error::other)?;
-        let segment = self.store.open_guest(port, sizes, guest)?;
+        let opened = self.store.open_guest(port, sizes, guest);
+        let segment = self.or_close(port, opened)?;
         Ok((PortAddress { node: self.node.config().node, port }, segment))
     }
 
@@ -87,5 +88,67 @@ impl Engine {
         if self.store.guests > 0 {
             self.store.attend_guests();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Budget, Client};
+    use polyrail_proto::Config;
+    use polyrail_proto::address::{Scope, ServiceRange};
+    use polyrail_proto::id::{Incarnation, NodeId};
+
+    const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
+
+    fn engine() -> Engine {
+        Engine::new(0, Config::new(NodeId(1), Incarnation(1)))
+    }
+
+    fn guest() -> Guest {
+        Guest::new(1, 0, "test".into())
+    }
+
+    fn opened(engine: &mut Engine) -> Client {
+        let (address, segment) = engine.open_guest(SIZES, guest()).unwrap();
+        Client::of_guest(segment.fd().unwrap().try_clone_to_owned().unwrap(), address).unwrap()
+    }
+
+    #[test]
+    fn who_does_not_read_its_answers_is_heard_no_more_until_it_has() {
+        let mut engine = engine();
+        let mut client = opened(&mut engine);
+        let ask = |client: &mut Client| client.unbind(ServiceRange::new(1000, 1, 1), Scope::Node).is_ok();
+        let mut asked = 0;
+        for turn in 1..100 {
+            asked += (0..64).filter(|_| ask(&mut client)).count();
+            engine.turn(turn, Budget::USUAL);
+        }
+        assert!((128..=256).contains(&asked), "{asked}: its queues, and what was taken at once");
+        assert!(!engine.await_guests() && !engine.await_guests(), "nor does it keep the engine awake");
+        let mut answers = 0;
+        for turn in 100..200 {
+            answers += std::iter::from_fn(|| client.poll()).count();
+            engine.turn(turn, Budget::USUAL);
+        }
+        assert_eq!(answers, asked);
+    }
+
+    #[test]
+    fn an_arena_whose_places_would_name_another_client_is_refused() {
+        let mut engine = engine();
+        let large = Sizes { tx_bytes: (1 << 30) + (1 << 16), ..SIZES };
+        assert!(engine.open_guest(large, guest()).is_err());
+        assert!(engine.open_guest(Sizes { tx_bytes: 1 << 30, ..SIZES }, guest()).is_ok());
+    }
+
+    #[test]
+    fn a_port_that_got_no_memory_is_none() {
+        let mut engine = engine();
+        let port = engine.node.open_port().unwrap();
+        assert!(engine.node.has_port(port));
+        assert!(engine.or_close(port, Err::<(), _>(io::ErrorKind::OutOfMemory.into())).is_err());
+        engine.turn(1, Budget::THOROUGH);
+        assert!(!engine.node.has_port(port));
     }
 }

@@ -41,6 +41,8 @@ pub(super) enum Place {
 
 /// Allocations are cut in grains of this many bytes, so that an arena of 1 GiB has 24 bits of places.
 const GRAIN_BYTES: u64 = 64;
+/// The largest arena whose places fit: in a larger one they would name another client's.
+const ARENA_BYTES_MAX: u64 = GRAIN_BYTES << 24;
 /// Bits of a cookie that a buffer number carries.
 pub(super) const COOKIE_MASK: u64 = 0xff_ffff;
 
@@ -164,7 +166,12 @@ impl Slot {
     pub fn has_commands(&mut self) -> bool {
         // Its state differs once it asks to be closed, or has read what is to be told.
         let news = self.pair.words.client_state.load() != self.read_seen << CLIENT_READ_AT;
-        (news || !self.pair.sq.is_empty() || self.is_lost()) && !self.closing
+        (news || !self.pair.sq.is_empty() || self.is_lost()) && !self.closing && !self.is_deaf()
+    }
+
+    /// Whether it is a guest that does not read its answers, which would fill our memory: it is heard again when it has.
+    fn is_deaf(&self) -> bool {
+        !self.overflow.is_empty() && self.guest.as_ref().is_some_and(|guest| !guest.lost)
     }
 
     /// Whether there is something that was not there when this was asked last, or was not taken since. A state that makes no sense is
@@ -172,7 +179,7 @@ impl Slot {
     fn has_news(&mut self) -> bool {
         let state = self.pair.words.client_state.load();
         let news = std::mem::replace(&mut self.state_seen, state) != state;
-        news || !self.pair.sq.is_empty() || self.has_consumed()
+        self.has_consumed() || !self.is_deaf() && (news || !self.pair.sq.is_empty())
     }
 
     pub fn is_asked_to_close(&self) -> bool {
@@ -334,6 +341,9 @@ impl EngineStore {
         if index >= 1 << 14 {
             return Err(io::Error::other("16,384 clients are attached already"));
         }
+        if pair.tx.capacity().max(pair.rx.capacity()) > ARENA_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "arenas have 1 GiB at most"));
+        }
         if index == self.slots.len() {
             self.slots.push(None);
         }
@@ -466,9 +476,9 @@ impl EngineStore {
     }
 
     /// A buffer that the engine held is nobody's any more; one that a guest has lent is that one's.
-    fn let_go(&mut self, port: PortId, at: usize) {
+    fn let_go(&mut self, at: usize) {
         if let Some(Held::Lent(lent)) = self.held.get_mut(at).and_then(Option::take) {
-            self.complete(port, Completion::GivenBack(lent.number));
+            self.complete(lent.port, Completion::GivenBack(lent.number));
         }
     }
 
@@ -814,10 +824,7 @@ impl Store for EngineStore {
                     slot.pair.rx.release_own(offset);
                 }
             }
-            Place::Held(at, _) => match self.held.get(at).and_then(Option::as_ref).and_then(Held::lender) {
-                Some(port) => self.let_go(port, at),
-                None => self.held.get_mut(at).into_iter().for_each(|entry| *entry = None),
-            },
+            Place::Held(at, _) => self.let_go(at),
             Place::Tx(..) | Place::Spaced(..) => {}
         }
     }
@@ -834,7 +841,7 @@ impl Store for EngineStore {
         if let Place::Held(at, _) = Place::of(buffer)
             && !stays
         {
-            self.let_go(port, at);
+            self.let_go(at);
         }
         self.dirty = true;
         let Some((_, slot)) = self.slot_of(port) else { return };

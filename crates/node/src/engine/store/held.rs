@@ -29,14 +29,6 @@ impl Held {
         }
     }
 
-    /// Whose it is, if it was lent.
-    pub fn lender(&self) -> Option<PortId> {
-        match self {
-            Held::Own(_) => None,
-            Held::Lent(lent) => Some(lent.port),
-        }
-    }
-
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) {
         match self {
             Held::Own(buffer) => {
@@ -49,13 +41,14 @@ impl Held {
         }
     }
 
+    /// A stretch of what is our own.
     pub fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         match self {
             Held::Own(buffer) => {
                 let offset = usize::try_from(offset).ok()?;
                 buffer.get(offset..offset.checked_add(len)?)
             }
-            Held::Lent(lent) => lent.memory.bytes(offset, len),
+            Held::Lent(_) => None,
         }
     }
 
