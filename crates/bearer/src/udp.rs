@@ -22,6 +22,7 @@ mod open;
 mod sockets;
 mod transmit;
 mod trouble;
+mod watch;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -36,6 +37,7 @@ use offload::Offload;
 use sockets::Sockets;
 use transmit::Held;
 use trouble::Trouble;
+use watch::Watch;
 
 /// Groups per read call. A read of one costs the same; more only pay off when datagrams come one by one.
 const GROUPS_PER_CALL: usize = 16;
@@ -52,6 +54,7 @@ pub struct UdpBearer {
     local: Network,
     capabilities: Capabilities,
     sockets: Sockets,
+    watch: Watch,
     express: Option<Express>,
     beacon: Option<Beacon>,
     queue: RecvQueue,
@@ -121,6 +124,16 @@ impl UdpBearer {
             }
         }
         Ok(sum)
+    }
+
+    /// Reads every socket, unless none has anything.
+    fn recv_everywhere(&mut self, batch: &mut RxBatch) -> io::Result<usize> {
+        if self.watch.sees_nothing(&self.sockets) {
+            return Ok(0);
+        }
+        let got = self.recv_datagrams(batch, Search::Everywhere)?;
+        self.watch.note(got > 0);
+        Ok(got)
     }
 
     /// The socket address for `to`, or `None` if it is not of this bearer's family.
@@ -233,7 +246,11 @@ impl Bearer for UdpBearer {
             self.flush_held();
         }
         let Some(express) = &mut self.express else {
-            return self.recv_datagrams(batch, if thorough { Search::Everywhere } else { Search::Hot });
+            return if thorough {
+                self.recv_everywhere(batch)
+            } else {
+                self.recv_datagrams(batch, Search::Hot)
+            };
         };
         let Found { packets, behind } = express.recv(batch, false);
         express.hot |= packets > 0;
@@ -241,19 +258,18 @@ impl Bearer for UdpBearer {
             return Ok(packets);
         }
         let first = batch.len();
-        let search = match (thorough, behind) {
-            (_, true) => Search::All,
-            (true, false) => Search::Everywhere,
-            (false, false) => Search::Hot,
+        let received = match (thorough, behind) {
+            (_, true) => self.recv_datagrams(batch, Search::All),
+            (true, false) => self.recv_everywhere(batch),
+            (false, false) => self.recv_datagrams(batch, Search::Hot),
         };
-        let datagrams = match self.recv_datagrams(batch, search) {
+        let datagrams = match received {
             Err(_) if packets > 0 => 0,
             result => result?,
         };
         let Some(express) = &mut self.express else { return Ok(packets + datagrams) };
         if datagrams > 0 {
-            express.hot = false;
-            batch.iter().skip(first).for_each(|group| express.on_datagram(&group.from));
+            express.on_datagrams(batch.iter().skip(first));
         }
         // Where it is full of them there may be more.
         let to_end = datagrams < GROUPS_PER_CALL && batch.spare() > 0;

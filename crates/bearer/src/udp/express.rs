@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::packet::PacketSocket;
 
-use crate::{Address, Network, RxBatch, Transmit};
+use crate::{Address, Network, RxBatch, RxGroup, Transmit};
 use frame::{Content, Frame, HEADERS_BYTES, PACKET_BYTES_MAX};
 use peer::{Peer, Way};
 use peers::Peers;
@@ -207,11 +207,15 @@ impl Express {
         }
     }
 
-    /// A datagram has come from `from`.
-    pub fn on_datagram(&mut self, from: &Address) {
-        if let Some(peer) = self.peers.at(from) {
-            peer.on_datagram();
+    /// Datagrams have come. More are likely to follow, unless it is one alone amid frames, which shows that datagrams still
+    /// arrive.
+    pub fn on_datagrams<'a>(&mut self, groups: impl Iterator<Item = RxGroup<'a>>) {
+        let mut alone = 0;
+        for group in groups {
+            let amid_frames = self.peers.at(&group.from).is_some_and(Peer::on_datagram);
+            alone += if amid_frames && group.stride >= group.bytes.len() { 1 } else { 2 };
         }
+        self.hot &= alone <= 1;
     }
 }
 

@@ -12,6 +12,7 @@ use super::lend::Lending;
 use super::offload::Offload;
 use super::sockets::{Setup, Sockets};
 use super::trouble::Trouble;
+use super::watch::Watch;
 use super::{Beacon, GROUPS_PER_CALL, UdpBearer, header_bytes, plain};
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{Capabilities, Network};
@@ -137,6 +138,7 @@ impl UdpBearer {
             device: interface.name,
             capabilities,
             sockets: Sockets::new(setup, data, local),
+            watch: Watch::default(),
             express,
             beacon,
             queue: RecvQueue::new(GROUPS_PER_CALL),

@@ -315,3 +315,28 @@ fn a_socket_of_its_own_holds_as_much_of_a_burst_as_the_common_one() {
     (0..1_000).for_each(|number| send_number(&mut b, to_a, number));
     (0..1_000).for_each(|number| assert_eq!(next_number(&mut a), (number, to_b)));
 }
+
+#[test]
+fn what_comes_to_any_socket_is_found_after_many_looks_in_vain() {
+    let [mut a, mut b, mut c] = [0; 3].map(|_| UdpBearer::open(config()).unwrap());
+    let (to_a, to_b, to_c) = (a.local().address, b.local().address, c.local().address);
+    let watched_in_vain = |bearer: &mut UdpBearer| {
+        let mut batch = RxBatch::new(1);
+        (0..40).for_each(|_| assert_eq!(bearer.recv(&mut batch, true).unwrap(), 0));
+        assert!(bearer.watch.sees_nothing(&bearer.sockets));
+    };
+    for round in 0..2 {
+        watched_in_vain(&mut a);
+        send_number(&mut b, to_a, 1);
+        assert_eq!(next_number(&mut a), (1, to_b), "round {round}");
+        watched_in_vain(&mut a);
+        send_number(&mut c, to_a, 2);
+        assert_eq!(next_number(&mut a), (2, to_c), "round {round}");
+        // From then on what `b` sends comes to a socket of its own.
+        (0..256).for_each(|number| {
+            send_number(&mut a, to_b, number);
+            assert_eq!(next_number(&mut b).0, number);
+        });
+        assert_eq!(a.sockets.count(), 2);
+    }
+}

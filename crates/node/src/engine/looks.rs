@@ -4,9 +4,11 @@ use super::{Attached, Engine};
 use polyrail_proto::time::{Duration, Instant};
 
 /// Quiet sockets are looked at so often,
-const QUIET_SPAN: Duration = Duration::us(20);
+const QUIET_SPAN: Duration = Duration::us(10);
 /// and so often those of a silent bearer beside a busy one: who waits for an answer waits by the other.
-const SILENT_SPAN: Duration = Duration::us(80);
+const SILENT_SPAN: Duration = Duration::us(40);
+/// One has something still, most likely, that had something so lately: longer than a short round trip takes.
+const HEARD: Duration = Duration::us(20);
 /// What has found something so lately is looked at in each turn, for pieces of one message come by several.
 const BUSY: Duration = Duration::us(500);
 /// Nothing has come by a bearer that is silent for so long.
@@ -29,7 +31,7 @@ impl Engine {
 /// How long a bearer is left alone by which nothing has come for `silent`; by the one that was busy last, nothing has for
 /// `busy_silent`.
 fn look_span(silent: Duration, busy_silent: Duration) -> Duration {
-    if silent >= SILENCE && busy_silent < QUIET_SPAN { SILENT_SPAN } else { QUIET_SPAN }
+    if silent >= SILENCE && busy_silent < HEARD { SILENT_SPAN } else { QUIET_SPAN }
 }
 
 #[cfg(test)]
@@ -43,11 +45,11 @@ mod tests {
     #[test]
     fn only_what_is_silent_beside_something_busy_is_looked_at_seldom() {
         for (silent_us, busy_silent_us, span_us) in [
-            (1_000, 19, 80),
-            (999, 19, 20),      // It is in use, too.
-            (1_000, 20, 20),    // The other has fallen silent: what is waited for may come by any.
-            (5_000, 5_000, 20), // Nothing is busy.
-            (0, 0, 20),         // The busy one itself.
+            (1_000, 19, 40),
+            (999, 19, 10),      // It is in use, too.
+            (1_000, 20, 10),    // The other has fallen silent: what is waited for may come by any.
+            (5_000, 5_000, 10), // Nothing is busy.
+            (0, 0, 10),         // The busy one itself.
         ] {
             let span = look_span(Duration::us(silent_us), Duration::us(busy_silent_us));
             assert_eq!(span, Duration::us(span_us), "{silent_us} {busy_silent_us}");

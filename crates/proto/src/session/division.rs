@@ -28,8 +28,8 @@ const SPREAD_MAX: Duration = Duration::ms(4);
 /// What a link moves in this time is not divided: a full train takes each end 8 us of processor time already.
 const TRAIN_COST_NS: u64 = 20_000;
 
-/// As much has room in a packet of any link, whatever else is in it.
-const ONE_PACKET_BYTES: u64 = 512;
+/// Room that a small message leaves for what else is in its packet: headers, a confirmation, credit.
+const OTHERS_BYTES: u64 = 256;
 
 /// In place of the time, for whoever only asks: nothing has arrived since it was confirmed.
 const AS_CONFIRMED: Instant = Instant::ZERO;
@@ -165,9 +165,6 @@ impl Session {
         if self.links.len() < 2 {
             return u64::MAX;
         }
-        if self.is_one_packet() {
-            return 0;
-        }
         if let Some(kept) = self.kept(now) {
             return if kept == index { u64::MAX } else { 0 };
         }
@@ -196,12 +193,16 @@ impl Session {
         part.min(reach.saturating_sub(link.backlog_bytes(now, own.bytes_per_s)))
     }
 
-    /// Whether all that waits is a small message of one packet: nobody pulls anything of that.
-    fn is_one_packet(&self) -> bool {
-        let alone = self.schedule.len() == 1 && self.sending.transfers.is_empty();
-        let flow = alone.then(|| self.schedule.flows().next()).flatten();
-        let bytes = flow.and_then(|key| self.sending.flows.get(key)?.lone_bytes());
-        bytes.is_some_and(|bytes| bytes <= ONE_PACKET_BYTES)
+    /// The length of a message that is all that waits, and one packet on any of several links: nobody pulls anything of that.
+    pub(super) fn one_packet_bytes(&self) -> Option<u64> {
+        if self.links.len() < 2 || self.schedule.len() != 1 || !self.sending.transfers.is_empty() {
+            return None;
+        }
+        let flow = self.sending.flows.get(self.schedule.flows().next()?)?;
+        // Those of other policies have their links already.
+        let bytes = flow.lone_bytes().filter(|_| flow.policy.is_none())?;
+        let mut mtus = self.links.iter().map(|link| u64::from(link.mtu.current()));
+        mtus.all(|mtu_bytes| bytes + OTHERS_BYTES <= mtu_bytes).then_some(bytes)
     }
 
     /// Whether link `index` takes nothing of a message of `bytes` that is alone, for the others are done before.

@@ -247,8 +247,10 @@ impl Session {
         let small_room = if open { link.small_room() } else { 0 };
         let limit = link.mtu.current() as usize & !7;
         let waits = !self.schedule.is_empty();
-        let small = open && waits && self.may_take_small(cx.now, index);
-        let share = if room == 0 || !waits { 0 } else { self.share_of(cx.now, index) };
+        let one_packet = self.one_packet_bytes();
+        let small = open && waits && self.may_take_small(cx.now, index, one_packet);
+        let pulls = room > 0 && waits && one_packet.is_none();
+        let share = if pulls { self.share_of(cx.now, index) } else { 0 };
         let assigned = open && !self.assigners.is_empty();
         let budget = if share > 0 || (assigned && room > 0) {
             room.min(self.links[index].train_bytes()).max(limit as u64)
@@ -337,9 +339,14 @@ impl Session {
         others.fold(own.min(mtu), Instant::min)
     }
 
-    fn may_take_small(&mut self, now: Instant, index: usize) -> bool {
+    /// `one_packet`: see [`Session::one_packet_bytes`].
+    fn may_take_small(&mut self, now: Instant, index: usize, one_packet: Option<u64>) -> bool {
         if self.links.len() == 1 {
             return true;
+        }
+        if let Some(bytes) = one_packet {
+            let choice = self.choice.make(now, &self.links, self.schedule.urgency(), bytes);
+            return choice::admits(choice, &self.links, index);
         }
         // Those of other policies have their links already.
         let flows = self.schedule.flows().filter_map(|key| self.sending.flows.get(key));

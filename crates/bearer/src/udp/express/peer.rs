@@ -186,8 +186,9 @@ impl Peer {
         }
     }
 
-    pub fn on_datagram(&mut self) {
-        self.frames_alone = 0;
+    /// A datagram has come from it; whether after frames enough for one that only shows that it can.
+    pub fn on_datagram(&mut self) -> bool {
+        std::mem::take(&mut self.frames_alone) > DATAGRAM_EVERY / 2
     }
 
     /// It asks whether its frames reach us; whether it is to be told that they do. As long as its datagrams do not, it

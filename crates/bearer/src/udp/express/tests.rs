@@ -264,3 +264,37 @@ fn a_flood_of_questions_or_rubbish_is_taken_in_parts() {
         }
     });
 }
+
+#[test]
+fn one_datagram_amid_frames_shows_that_they_arrive_and_more_are_looked_for_first() {
+    on_cable("one_datagram_amid_frames_shows_that_they_arrive_and_more_are_looked_for_first", |mut ends| {
+        ends.agree();
+        let from_a = ends.a.local;
+        let frames = |ends: &mut Ends| {
+            for _ in 0..20 {
+                while !ends.offer(1, true) {}
+                ends.last_frame();
+                let mut batch = RxBatch::new(8);
+                ends.b.recv(&mut batch, false);
+                ends.b.recv(&mut batch, true);
+            }
+            ends.b.hot = true;
+        };
+        // The sender's own datagrams, one in 32, never went: nobody is at them here.
+        let is_hot_after = |ends: &mut Ends, datagrams: &[(&[u8], usize)]| {
+            let mut batch = RxBatch::new(8);
+            for (bytes, stride) in datagrams {
+                assert!(batch.push(from_a, bytes, *stride, false));
+            }
+            ends.b.on_datagrams(batch.iter());
+            ends.b.hot
+        };
+        frames(&mut ends);
+        assert!(is_hot_after(&mut ends, &[(b"proof", 0)]));
+        assert!(!is_hot_after(&mut ends, &[(b"another", 0)]), "no frame came between");
+        frames(&mut ends);
+        assert!(!is_hot_after(&mut ends, &[(b"train", 2)]));
+        frames(&mut ends);
+        assert!(!is_hot_after(&mut ends, &[(b"one", 0), (b"two", 0)]));
+    });
+}

@@ -86,6 +86,16 @@ fn unequal_links_share_a_message_by_their_rates() {
     assert!((10_000..14_000).contains(&taken[1]), "{taken:?}");
 }
 
+#[test]
+fn links_pull_nothing_of_a_message_that_is_one_packet_on_each_of_them() {
+    for (bytes, one) in [(64, true), (1_024, true), (1_216, true), (1_217, false), (3_000, false)] {
+        let mut session = rates(&[1_000, 900]);
+        send(&mut session, bytes);
+        assert_eq!(session.one_packet_bytes(), one.then_some(bytes));
+        assert!([0, 1].iter().any(|&link| poll(&mut session, link).is_some()), "{bytes} bytes leave");
+    }
+}
+
 /// Every so many packets one is lost.
 fn lose(link: &mut Link, one_in: u64) {
     let packets = 4_096;
