@@ -11,10 +11,13 @@ use crate::engine::{Client, Status};
 use crate::error::{LinkSetError, StartError, SubscribeError, UpdateError};
 use crate::node::events::NodeEvent;
 use crate::readiness::Readiness;
-use polyrail_proto::id::{LinkId, NodeId};
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{LinkId, NodeId, PortAddress};
+use polyrail_proto::node::Destination;
 use polyrail_proto::service::{Topic, Update};
 use polyrail_proto::wire::LinkStatus;
-use polyrail_shm::{Segment, Sizes};
+use polyrail_shm::{DirectReceiver, DirectSender, PortBell, Segment, Sizes};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::unix::{Place, UnixSocket};
 use std::cell::RefCell;
@@ -22,7 +25,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use words::{Answer, Ask, Happened, Refusal, Told, VERSION};
+use words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION};
 
 /// A node of another process, as far as this one is joined to it.
 pub(crate) struct Attached {
@@ -38,6 +41,29 @@ pub(crate) struct Welcome {
     pub id: NodeId,
     pub name: String,
     pub message_bytes_max: u64,
+}
+
+/// What a node says of the way to another port.
+pub(crate) struct FoundWay {
+    /// The only one that gets the messages.
+    pub to: Option<PortAddress>,
+    /// Which generation of the names says so.
+    pub generation: u64,
+    /// A ring to it, its number, and the bell of the receiver.
+    pub ring: Option<(u64, DirectSender, PortBell)>,
+}
+
+/// A ring that a node gives to who receives by it.
+pub(crate) struct GivenRing {
+    pub number: u64,
+    /// Who sends by it, in which class.
+    pub from: PortAddress,
+    pub class: Class,
+    /// Both programs are of one user.
+    pub same_user: bool,
+    pub ring: DirectReceiver,
+    /// The sender's.
+    pub bell: PortBell,
 }
 
 impl Attached {
@@ -83,10 +109,10 @@ impl Attached {
     pub(crate) fn port(&self, sizes: Sizes) -> io::Result<(Client, Tie)> {
         let (answer, descriptors) = self.ask(&Ask::port(sizes))?;
         let Answer::Port { address } = answer else { return Err(unexpected(answer)) };
-        let Ok([memory, socket]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+        let Ok([memory, bell, socket]) = <[OwnedFd; 3]>::try_from(descriptors) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        Ok((Client::of_guest(memory, address)?, Tie::from(UnixSocket::from(socket))))
+        Ok((Client::of_guest(memory, bell, address)?, Tie::from(UnixSocket::from(socket))))
     }
 
     pub(crate) fn status(&self) -> io::Result<Status> {
@@ -168,6 +194,40 @@ impl Tie {
             Answer::Done => Ok(()),
             other => Err(unexpected(other)),
         }
+    }
+
+    /// The way to where a port sends.
+    pub(crate) fn find_way(
+        &self,
+        to: Destination,
+        class: Class,
+        rings: Vec<PortAddress>,
+    ) -> io::Result<FoundWay> {
+        let to = match to {
+            Destination::Port(to) => Target::Port(to),
+            Destination::Service(ServiceAddress { kind, instance }) => Target::Service { kind, instance },
+            Destination::Connection(_) | Destination::Multicast(_) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        };
+        let (answer, descriptors) = self.ask(&Ask::Way { to, class: class as u8, rings })?;
+        let Answer::Way { to, number, generation } = answer else { return Err(unexpected(answer)) };
+        let ring = match <[OwnedFd; 2]>::try_from(descriptors) {
+            Ok([ring, bell]) => Some((number, DirectSender::attach(ring)?, PortBell::attach(bell)?)),
+            Err(_) => None,
+        };
+        Ok(FoundWay { to, generation, ring })
+    }
+
+    /// The ring that was announced under this number.
+    pub(crate) fn take_ring(&self, number: u64) -> io::Result<GivenRing> {
+        let (answer, descriptors) = self.ask(&Ask::Take { number })?;
+        let Answer::Ring { from, class, same_user } = answer else { return Err(unexpected(answer)) };
+        let Ok([ring, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let (ring, bell) = (DirectReceiver::attach(ring)?, PortBell::attach(bell)?);
+        Ok(GivenRing { number, from, class: Class::from_bits(class), same_user, ring, bell })
     }
 
     /// What is bound, for a message to the user.

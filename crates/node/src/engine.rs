@@ -7,6 +7,7 @@ mod admission;
 mod bearers;
 pub mod client;
 pub mod command;
+pub(crate) mod directs;
 mod events;
 mod gather;
 pub(crate) mod guests;
@@ -194,6 +195,7 @@ pub struct Engine {
     /// What time it is once something was sent that began at this moment.
     clock: fn(u64) -> u64,
     dscps: ClassDscps,
+    directs: directs::Directs,
 }
 
 impl Engine {
@@ -228,6 +230,7 @@ impl Engine {
             started_at: Instant(now_ns),
             clock: |began_ns| began_ns,
             dscps: ClassDscps::default(),
+            directs: directs::Directs::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A message as its receiver holds it: borrowed from the port's arena until dropped.
 
+use crate::engine::client::direct::{DirectBody, DirectMessage};
 use crate::engine::client::{Arrival, Envelope};
 use crate::port::Port;
 use polyrail_proto::address::ServiceAddress;
@@ -22,6 +23,8 @@ enum MessageBody<'a> {
         offset: u64,
     },
     Owned(Buffer),
+    /// It came past the engine.
+    Direct(DirectBody),
     /// It was put back.
     Moved,
 }
@@ -35,6 +38,10 @@ impl<'a> Message<'a> {
         Message { port, envelope, body: MessageBody::Owned(buffer), read: 0 }
     }
 
+    pub(crate) fn direct(port: &'a Port, message: DirectMessage) -> Self {
+        Message { port, envelope: message.envelope, body: MessageBody::Direct(message.body), read: 0 }
+    }
+
     /// What is left of it behind the first `read` bytes, if they are not all.
     pub(crate) fn behind(mut self, read: u64) -> Option<Self> {
         self.read = read.min(self.envelope.len);
@@ -46,7 +53,8 @@ impl<'a> Message<'a> {
         let arrival = match std::mem::replace(&mut self.body, MessageBody::Moved) {
             MessageBody::Arena { offset, .. } => Arrival::Message(self.envelope, offset),
             MessageBody::Owned(buffer) => Arrival::Owned(self.envelope, buffer),
-            MessageBody::Moved => Arrival::Sorted,
+            // No connection goes past the engine, and nothing else is put back.
+            MessageBody::Direct(_) | MessageBody::Moved => Arrival::Sorted,
         };
         (arrival, self.read)
     }
@@ -56,6 +64,11 @@ impl<'a> Message<'a> {
         let whole = match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
             MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
+            MessageBody::Direct(DirectBody::Short(bytes)) => &bytes[..self.envelope.len as usize],
+            MessageBody::Direct(DirectBody::Copied(bytes)) => bytes,
+            MessageBody::Direct(DirectBody::Long { memory, offset, .. }) => {
+                memory.bytes(*offset, self.envelope.len as usize).unwrap_or(&[])
+            }
             MessageBody::Moved => &[],
         };
         whole.get(self.read as usize..).unwrap_or(&[])
@@ -100,12 +113,15 @@ impl<'a> Message<'a> {
 impl Drop for Message<'_> {
     fn drop(&mut self) {
         match self.body {
+            MessageBody::Direct(DirectBody::Long { offset, ring, .. }) => {
+                self.port.release_direct(ring, offset)
+            }
             MessageBody::Arena { offset, .. } => self.port.give_back(&self.envelope, Some(offset)),
             // A connection's sender may send so many messages, wherever they lie.
             MessageBody::Owned(_) if self.envelope.connection.is_some() => {
                 self.port.give_back(&self.envelope, None);
             }
-            MessageBody::Owned(_) | MessageBody::Moved => {}
+            MessageBody::Owned(_) | MessageBody::Direct(_) | MessageBody::Moved => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Ports: where a thread sends and receives. Here is what a port is, how it sends and how it waits.
 
+mod direct;
 mod names;
 mod pace;
 mod receive;
@@ -21,7 +22,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Landing};
+use polyrail_shm::{Buffer, Landing, PortBell};
 use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub struct Port {
     wait: Cell<Wait>,
     failures: RefCell<VecDeque<(u64, ErrorCode)>>,
     returns: RefCell<Vec<(Envelope, Option<u64>)>>,
+    /// The memory of messages that came past the engine and were dropped in the middle of a verb: ring and place.
+    direct_returns: RefCell<Vec<(u64, u64)>>,
     /// Messages that came back and were not taken.
     pub(crate) returned: RefCell<VecDeque<Returned>>,
     /// Those that were taken and dropped in the middle of a verb.
@@ -74,6 +77,7 @@ impl Port {
             wait: Cell::new(wait),
             failures: RefCell::default(),
             returns: RefCell::default(),
+            direct_returns: RefCell::default(),
             returned: RefCell::default(),
             dropped: RefCell::default(),
             pace: RefCell::default(),
@@ -111,7 +115,11 @@ impl Port {
                 drive.engine().watch_port(self.address.port, readiness.told());
                 readiness
             }
-            (_, Some(tie)) => tie.watch()?,
+            (_, Some(tie)) => {
+                let readiness = tie.watch()?;
+                self.client.borrow().bell.iter().for_each(PortBell::arm);
+                readiness
+            }
             (None, None) => return Err(io::ErrorKind::NotConnected.into()),
         };
         Ok(self.readiness.get_or_init(|| readiness).fd())
@@ -120,6 +128,7 @@ impl Port {
     /// Forgets that the descriptor was readable. Look again afterwards.
     pub(crate) fn clear_readiness(&self, readiness: &Readiness) {
         readiness.clear();
+        self.client.borrow().bell.iter().for_each(PortBell::arm);
         self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
@@ -192,12 +201,16 @@ impl Port {
         bytes: &[u8],
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
-        if bytes.len() as u64 > self.client.borrow().arena_message_max() {
+        let len = bytes.len() as u64;
+        if len > self.client.borrow().arena_message_max() && !self.client.borrow().goes_direct(to, &how, len)
+        {
             let mut buffer = self.alloc(bytes.len())?;
             buffer.copy_from_slice(bytes);
             return self.submit_buffer(to, how, buffer, until_ns);
         }
         self.check_send(to)?;
+        self.prepare_way(to, how.class);
+        let direct = self.client.borrow().sent_direct();
         let mut number = self.client.borrow_mut().send_as(to, how, bytes).ok();
         if number.is_none() {
             self.wait_until(until_ns, |port| {
@@ -207,7 +220,12 @@ impl Port {
             });
         }
         let number = number.ok_or_else(|| self.not_taken())?;
-        self.sent(to, number, bytes.len())?;
+        if self.client.borrow().sent_direct() == direct {
+            self.sent(to, number, bytes.len())?;
+            self.seek_ring(to, how.class);
+        } else {
+            self.call_if_needed();
+        }
         Ok(number)
     }
 
@@ -257,12 +275,15 @@ impl Port {
         mut buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
-        if buffer.len() as u64 <= self.client.borrow().arena_message_max() {
+        let len = buffer.len() as u64;
+        if len <= self.client.borrow().arena_message_max() || self.client.borrow().goes_direct(to, &how, len)
+        {
             return self.submit_bytes(to, how, &buffer, until_ns);
         }
         // Buffers that come back are free again, also for who never receives.
         self.sort_arrivals();
         self.check_send(to)?;
+        self.prepare_way(to, how.class);
         if buffer.file().is_none() {
             // It is of another node of this process.
             let mut own = self.alloc(buffer.len())?;
@@ -427,6 +448,12 @@ impl Port {
     /// Messages sent that are neither confirmed nor failed.
     pub fn unconfirmed(&self) -> u64 {
         self.client.borrow().unconfirmed()
+    }
+
+    /// Messages sent past the engine so far, straight to ports of other programs on this machine. Only those of a node that was
+    /// attached to do.
+    pub fn sent_direct(&self) -> u64 {
+        self.client.borrow().sent_direct()
     }
 
     /// The next failure of a message sent earlier: the count of messages sent before it, and why.

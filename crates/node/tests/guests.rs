@@ -80,6 +80,11 @@ fn busy(path: &Path) {
             assert!(ports[1].recv_timeout(PATIENCE).unwrap().is_some());
         }
         drop(connection);
+        // By a ring soon, which is nobody's when the process is gone.
+        for number in 0..100u64 {
+            ports[0].send(to, &vec![7; if number % 10 == 0 { 50_000 } else { 50 }]).unwrap();
+            assert!(ports[1].recv_timeout(PATIENCE).unwrap().is_some());
+        }
         let back = SendOptions { returns: true, ..SendOptions::default() };
         ports[0].send_as(to, b"unread", &back).unwrap();
     }
@@ -273,7 +278,7 @@ fn say(socket: &UnixSocket, words: &str) -> (String, Packet) {
     }
 }
 
-const HELLO: &str = r#"{"ask":"hello","version":1,"program":"test"}"#;
+const HELLO: &str = r#"{"ask":"hello","version":2,"program":"test"}"#;
 const PORT: &str = r#"{"ask":"port","sq_entries":64,"cq_entries":64,"tx_bytes":65536,"rx_bytes":65536}"#;
 
 #[test]
@@ -281,7 +286,7 @@ fn who_speaks_another_version_or_nonsense_is_told_so_and_harms_nobody() {
     let door = Door::new("nonsense");
     let node = embed(&door.0);
     let connect = || UnixSocket::connect(Place::Path(&door.0)).unwrap();
-    let (refused, _) = say(&connect(), &HELLO.replace(":1", ":999"));
+    let (refused, _) = say(&connect(), &HELLO.replace(":2", ":999"));
     assert!(refused.contains("version 999") && refused.contains("other's release"), "{refused}");
     let stranger = connect();
     assert!(say(&stranger, PORT).0.contains("hello first"));
@@ -330,6 +335,7 @@ fn who_scribbles_over_its_queues_spoils_its_own_port_only() {
         let (answer, mut packet) = say(&socket, PORT);
         assert!(answer.contains("address"), "{answer}");
         let own = packet.descriptors.pop().map(UnixSocket::from).unwrap();
+        let bell = Segment::from_fd(packet.descriptors.pop().unwrap()).unwrap();
         let memory = Segment::from_fd(packet.descriptors.pop().unwrap()).unwrap();
         // The queues and their words lie in front.
         let front = (memory.len() as u64 - 2 * 65_536).min(16_384);
@@ -337,6 +343,7 @@ fn who_scribbles_over_its_queues_spoils_its_own_port_only() {
             let at = next() % (front / 8) * 8;
             let value = if next() % 3 == 0 { next() } else { next() % 256 };
             memory.write_at(at, &value.to_le_bytes());
+            bell.write_at(next() % 512 * 8, &value.to_le_bytes());
             if next() % 16 == 0 {
                 port.send(SERVICE, &value.to_le_bytes()).unwrap();
                 let answer = port.recv_timeout(PATIENCE).unwrap().expect("others are served");

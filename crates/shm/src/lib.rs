@@ -15,6 +15,8 @@
 
 pub mod arena;
 pub mod counter;
+#[cfg(not(loom))]
+pub mod direct;
 pub mod doorbell;
 #[cfg(not(loom))]
 mod futex;
@@ -27,6 +29,8 @@ pub mod open_entry;
 mod past_cache;
 #[cfg(not(loom))]
 pub mod pool;
+#[cfg(not(loom))]
+pub mod port_bell;
 #[cfg(not(loom))]
 pub mod queue_pair;
 pub mod region;
@@ -42,12 +46,16 @@ mod words;
 
 pub use arena::{ArenaAllocator, ArenaReleaser};
 pub use counter::{Word, WordView};
+#[cfg(not(loom))]
+pub use direct::{DIRECT_BYTES_MAX, Direct, DirectReceiver, DirectSender};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use landing::Landing;
 pub use open_entry::{OpenEntry, OpenEntryView};
 #[cfg(not(loom))]
 pub use pool::{Buffer, Exhausted, Pool, Quota};
+#[cfg(not(loom))]
+pub use port_bell::PortBell;
 #[cfg(not(loom))]
 pub use queue_pair::{Backing, Client, Engine, QueuePair, Sizes};
 #[cfg(not(loom))]

@@ -37,6 +37,8 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 pub struct Segment {
     base: NonNull<u8>,
     len: usize,
+    /// Other processes may have it mapped, too.
+    shared: bool,
     file: Option<OwnedFd>,
 }
 
@@ -52,7 +54,7 @@ impl Segment {
         let len = whole_pages(len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let base = map_aligned(len, flags)?;
-        let segment = Segment { base, len, file: None };
+        let segment = Segment { base, len, shared: false, file: None };
         segment.refuse_huge_pages();
         Ok(Arc::new(segment))
     }
@@ -88,6 +90,16 @@ impl Segment {
             return Err(invalid("segment is not in whole pages"));
         }
         Segment::map_shared(file.into(), len)
+    }
+
+    /// The same, without a descriptor left: it is not passed on.
+    pub fn mapped(file: OwnedFd) -> io::Result<Arc<Segment>> {
+        let segment = Segment::from_fd(file)?;
+        let segment = Arc::into_inner(segment).map(|mut segment| {
+            segment.file = None;
+            segment
+        });
+        segment.map(Arc::new).ok_or_else(|| invalid("nobody else has it yet"))
     }
 
     /// The memfd, to be sent to the other process; `None` for a private segment.
@@ -169,7 +181,7 @@ impl Segment {
     /// the old ones (the kernel, of what was sent by reference) keeps them as they are. False and nothing done where
     /// that cannot be had.
     pub fn renew(&self, offset: u64, len: usize) -> bool {
-        if self.file.is_some() || self.pointer(offset, len).is_none() {
+        if self.shared || self.pointer(offset, len).is_none() {
             return false;
         }
         let page = PAGE_BYTES as u64;
@@ -185,7 +197,7 @@ impl Segment {
     /// no room for one. Whether the system gives any makes no difference to that, so that the same allocations lie at the
     /// same places each time. What is touched there costs memory in steps of [`HUGE_PAGE_BYTES`].
     pub fn prefer_huge_pages(&self, offset: u64, len: usize) -> Option<u64> {
-        if self.file.is_some() {
+        if self.shared {
             return None;
         }
         let start = offset.checked_next_multiple_of(HUGE_PAGE_BYTES as u64)?;
@@ -213,7 +225,7 @@ impl Segment {
     }
 
     fn scope(&self) -> Scope {
-        if self.file.is_some() { Scope::Machine } else { Scope::Process }
+        if self.shared { Scope::Machine } else { Scope::Process }
     }
 
     /// The one place where an offset becomes an address.
@@ -229,7 +241,7 @@ impl Segment {
 
     fn map_shared(file: OwnedFd, len: usize) -> io::Result<Arc<Segment>> {
         let base = map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd())?;
-        let segment = Segment { base, len, file: Some(file) };
+        let segment = Segment { base, len, shared: true, file: Some(file) };
         segment.refuse_huge_pages();
         Ok(Arc::new(segment))
     }

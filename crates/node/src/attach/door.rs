@@ -9,7 +9,7 @@ use crate::engine::Guest;
 use crate::node::Home;
 use polyrail_proto::id::PortId;
 use polyrail_proto::service::SubscriptionId;
-use polyrail_shm::Sizes;
+use polyrail_shm::{Segment, Sizes};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::unix::{Packet, Place, UnixListener, UnixSocket};
 use std::collections::BTreeMap;
@@ -231,7 +231,7 @@ impl Door {
 
     fn open_port(&mut self, home: &Home, of: u64, guest: Guest, sizes: Sizes) -> io::Result<Said> {
         let (ours, theirs) = UnixSocket::pair()?;
-        let (address, segment) = home.drive.engine().open_guest(sizes, guest)?;
+        let (address, memory) = home.drive.engine().open_guest(sizes, guest)?;
         let entered = self.enter(Visitor::port(of, ours, address.port));
         if let Err(error) = entered {
             home.drive.engine().lose_guest(address.port);
@@ -240,8 +240,9 @@ impl Door {
         }
         // Else it would be told of its names at the next turn only.
         home.drive.inline();
-        let memory = segment.fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
-        Ok(Said::with(Answer::Port { address }, memory.into_iter().chain([theirs.into()]).collect()))
+        let mut descriptors = files_of(&memory)?;
+        descriptors.push(theirs.into());
+        Ok(Said::with(Answer::Port { address }, descriptors))
     }
 
     fn open_subscription(&mut self, home: &Home, of: u64, id: SubscriptionId) -> io::Result<Said> {
@@ -299,6 +300,11 @@ impl Door {
             own.collect::<Vec<_>>().into_iter().for_each(|own| self.part(home, own));
         }
     }
+}
+
+/// The descriptors of memory that is to be passed on.
+fn files_of(memory: &[Arc<Segment>]) -> io::Result<Vec<OwnedFd>> {
+    memory.iter().filter_map(|segment| segment.fd()).map(|fd| fd.try_clone_to_owned()).collect()
 }
 
 impl Drop for Door {

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Version of all that two processes must understand alike: these words, the commands of a queue, and how it lies in memory.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Longest packet, bytes. What is longer goes through a file.
 pub(super) const PACKET_BYTES_MAX: usize = 16 << 10;
@@ -48,6 +48,11 @@ pub(super) enum Ask {
     Bound,
     /// Of a port: who does not know yet what it waits for others to know; answered by `Names`.
     Behind,
+    /// Of a port: who serves this, if it is one port of this machine only, and a ring to it for messages of this class if it has none:
+    /// asked when nothing that it sent is under way. Answered by `Way`.
+    Way { to: Target, class: u8, rings: Vec<PortAddress> },
+    /// Of a port: the ring to it that was announced under this number; answered by `Ring`.
+    Take { number: u64 },
 }
 
 /// From the node to a process.
@@ -60,7 +65,7 @@ pub(super) enum Answer {
         name: String,
         message_bytes_max: u64,
     },
-    /// With its memory, and a socket of its own.
+    /// With its memory, that of its bell, and a socket of its own.
     Port {
         address: PortAddress,
     },
@@ -79,12 +84,32 @@ pub(super) enum Answer {
     Names {
         names: Vec<String>,
     },
+    /// With a ring and the bell of who receives by it, if there is to be a new one. Good while names are of this generation.
+    Way {
+        to: Option<PortAddress>,
+        number: u64,
+        generation: u64,
+    },
+    /// With the ring, and the bell of who sends by it.
+    Ring {
+        from: PortAddress,
+        class: u8,
+        same_user: bool,
+    },
     Done,
     /// There is none, and why.
     Refused {
         code: Refusal,
         message: String,
     },
+}
+
+/// Where messages are to go that could go by a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Target {
+    Port(PortAddress),
+    Service { kind: u32, instance: u32 },
 }
 
 /// Why something was not granted.

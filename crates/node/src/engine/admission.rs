@@ -78,6 +78,7 @@ impl Engine {
             let Some(slot) = self.store.slot(index) else { return count };
             slot.closing = true;
             count += 1;
+            self.end_rings(port);
             self.node.close_port(now, port, &mut self.store);
             self.closing.push(port);
         }
@@ -158,6 +159,8 @@ impl Engine {
             Command::Policy(policy) => self.node.set_policy(port, policy),
             Command::Await { what, number } => self.begin_wait(port, what, number),
             Command::Forget => self.waits.forget(port),
+            Command::EndDirect(number) => self.leave_ring(port, number),
+            Command::Nudge(other) => self.nudge(port, other),
             Command::Accept { offer, buffer } => {
                 let Some(held) = self.store.hold(index, buffer, 0) else {
                     return self.fail(port, 0, FailureCode::Invalid);

@@ -2,6 +2,7 @@
 //! they are.
 
 pub mod connections;
+pub(crate) mod direct;
 pub mod gathering;
 mod laying;
 
@@ -10,6 +11,7 @@ use super::command::{Awaited, Body, Command, Completion, FailureCode};
 use super::spaced::Spacing;
 use super::store::COOKIE_MASK;
 use connections::Connections;
+use direct::Directs;
 use gathering::{Gathering, Gone};
 use laying::Laying;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
@@ -19,7 +21,7 @@ use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
-use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair};
+use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair, PortBell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -82,6 +84,8 @@ pub enum Arrival {
     Taken(NodeId),
     /// An exclusive binding was taken back, for that node's sake.
     Unbound(ServiceRange, NodeId),
+    /// Another port sends by the direct ring of this number from now on: take it.
+    Direct(u64),
 }
 
 impl Arrival {
@@ -169,6 +173,9 @@ pub struct Client {
     connections: Connections,
     gathering: Option<Gathering>,
     gone: Gone,
+    directs: Directs,
+    /// Where this port is rung, if its engine is in another process.
+    pub(crate) bell: Option<PortBell>,
 }
 
 /// Buffers of our own that messages under way occupy.
@@ -240,12 +247,17 @@ impl Client {
             connections: Connections::default(),
             gathering: None,
             gone: Gone::default(),
+            directs: Directs::default(),
+            bell: None,
         }
     }
 
     /// The client of a port whose engine is in another process, which has made this memory for it.
-    pub(crate) fn of_guest(memory: OwnedFd, address: PortAddress) -> io::Result<Client> {
-        Ok(Client::new(Pair::attach(memory)?, address, Exchange::default(), None))
+    pub(crate) fn of_guest(memory: OwnedFd, bell: OwnedFd, address: PortAddress) -> io::Result<Client> {
+        let (mut pair, bell) = (Pair::attach(memory)?, PortBell::attach(bell)?);
+        pair.client_bell = bell.bell().clone();
+        let client = Client::new(pair, address, Exchange::default(), None);
+        Ok(Client { bell: Some(bell), ..client })
     }
 
     /// The port's address.
@@ -287,6 +299,9 @@ impl Client {
 
     /// The same in any manner.
     pub fn send_as(&mut self, to: Destination, how: Manner, bytes: &[u8]) -> Result<u64, Blocked> {
+        if let Some(sent) = self.send_direct(to, &how, bytes) {
+            return sent;
+        }
         let len = bytes.len() as u64;
         if !self.is_ready(to, len) {
             return Err(Blocked);
@@ -396,9 +411,10 @@ impl Client {
         let command = Command::Send { to, how, body, len, cookie };
         self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
         self.note_sent(to, len);
+        self.directs.note_engine(cookie);
         self.sent += 1;
         self.pair.words.accepted.store(self.sent);
-        Ok(cookie)
+        Ok(cookie + self.directs.sent())
     }
 
     /// Asks for a binding; the answer arrives as `Arrival::Answer`.
@@ -467,6 +483,7 @@ impl Client {
         lent: (u64, u64),
     ) -> Result<u64, Blocked> {
         let (number, len) = lent;
+        self.leave_rings_for(to, &how, len)?;
         if !self.is_ready(to, len) {
             return Err(Blocked);
         }
@@ -569,6 +586,7 @@ impl Client {
                 Some(Arrival::Sorted)
             }
             Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
+            Completion::Direct(number) => Some(Arrival::Direct(number)),
             news => {
                 self.note(news);
                 Some(Arrival::Sorted)
@@ -601,7 +619,8 @@ impl Client {
     fn expand(&self, cookie: u64) -> u64 {
         let newest = self.sent.saturating_sub(1);
         let behind = newest.wrapping_sub(cookie) & COOKIE_MASK;
-        newest.saturating_sub(behind)
+        let seq = newest.saturating_sub(behind);
+        seq + self.directs.before(seq)
     }
 
     /// Bytes of a message that is in the arena.

@@ -6,7 +6,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::config::Policy;
 use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
+use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
 use polyrail_proto::wire::RefusedConnect;
@@ -110,6 +110,10 @@ pub enum Command {
     },
     /// Nothing is waited for any more.
     Forget,
+    /// The client sends no more by the direct ring of this number.
+    EndDirect(u64),
+    /// The client has put something into a ring to this port, or has given it room, and its program waits on a descriptor.
+    Nudge(PortId),
 }
 
 /// From the engine to a client.
@@ -175,6 +179,8 @@ pub enum Completion {
     Came(u64),
     /// A bind was refused: a binding of that node is in the way.
     Taken(NodeId),
+    /// Another port sends by a direct ring from now on: the one of this number.
+    Direct(u64),
     /// A buffer that was handed over under this number is the client's again, and nothing more is to be said of its message.
     GivenBack(u64),
     /// An exclusive binding was taken back.

@@ -44,16 +44,16 @@ impl Guest {
 }
 
 impl Engine {
-    /// Opens a port for another process: its address, and the memory to be passed to that one.
+    /// Opens a port for another process: its address, and the memory to be passed to that one: the port's and its bell's.
     pub(crate) fn open_guest(
         &mut self,
         sizes: Sizes,
         guest: Guest,
-    ) -> io::Result<(PortAddress, Arc<Segment>)> {
+    ) -> io::Result<(PortAddress, [Arc<Segment>; 2])> {
         let port = self.node.open_port().map_err(io::Error::other)?;
         let opened = self.store.open_guest(port, sizes, guest);
-        let segment = self.or_close(port, opened)?;
-        Ok((PortAddress { node: self.node.config().node, port }, segment))
+        let memory = self.or_close(port, opened)?;
+        Ok((PortAddress { node: self.node.config().node, port }, memory))
     }
 
     /// The process of a port is gone: what it has handed in is still sent, then the port closes.
@@ -110,8 +110,9 @@ mod tests {
     }
 
     fn opened(engine: &mut Engine) -> Client {
-        let (address, segment) = engine.open_guest(SIZES, guest()).unwrap();
-        Client::of_guest(segment.fd().unwrap().try_clone_to_owned().unwrap(), address).unwrap()
+        let (address, memory) = engine.open_guest(SIZES, guest()).unwrap();
+        let [memory, bell] = memory.map(|segment| segment.fd().unwrap().try_clone_to_owned().unwrap());
+        Client::of_guest(memory, bell, address).unwrap()
     }
 
     #[test]

@@ -18,7 +18,7 @@ use polyrail_proto::transfer::PIECE_HEAD_BYTES;
 use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Backing, Engine as Pair, Pool, QueuePair, Quota, Segment, Sizes};
+use polyrail_shm::{Backing, Engine as Pair, Pool, PortBell, QueuePair, Quota, Segment, Sizes};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::unix::UnixSocket;
 use std::collections::{BTreeMap, VecDeque};
@@ -110,6 +110,8 @@ pub(super) struct Slot {
     arrived: Option<Arrived>,
     /// Whose it is, if it is in another process.
     pub guest: Option<Guest>,
+    /// Where that one is rung, by the engine and by those who send to it past the engine.
+    pub bell: Option<PortBell>,
 }
 
 /// How a client that waits on descriptors is told.
@@ -315,19 +317,22 @@ impl EngineStore {
         Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
     }
 
-    /// A queue pair for a port of another process: the memory to be passed to it.
+    /// A queue pair for a port of another process: the memory to be passed to it, and that of its bell.
     pub(super) fn open_guest(
         &mut self,
         port: PortId,
         sizes: Sizes,
         guest: Guest,
-    ) -> io::Result<Arc<Segment>> {
-        let (_, pair) = QueuePair::create(sizes, Backing::Shared)?;
+    ) -> io::Result<[Arc<Segment>; 2]> {
+        let (_, mut pair) = QueuePair::create(sizes, Backing::Shared)?;
         // Whoever sleeps has not announced that here.
         pair.engine_bell.prepare();
-        let segment = pair.segment().clone();
-        self.insert(port, pair, (Exchange::default(), None), Some(guest))?;
-        Ok(segment)
+        // Others ring it, too, who are to see nothing else of the port.
+        let bell = PortBell::create()?;
+        pair.client_bell = bell.bell().clone();
+        let memory = [pair.segment().clone(), bell.segment().clone()];
+        self.insert(port, pair, (Exchange::default(), None), Some((guest, bell)))?;
+        Ok(memory)
     }
 
     fn insert(
@@ -335,8 +340,9 @@ impl EngineStore {
         port: PortId,
         pair: Pair,
         (exchange, spacing): (Exchange, Option<Spacing>),
-        guest: Option<Guest>,
+        guest: Option<(Guest, PortBell)>,
     ) -> io::Result<()> {
+        let (guest, bell) = guest.unzip();
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if index >= 1 << 14 {
             return Err(io::Error::other("16,384 clients are attached already"));
@@ -369,6 +375,7 @@ impl EngineStore {
             state_seen: 0,
             arrived: None,
             guest,
+            bell,
         });
         self.by_port.insert(port, index);
         self.dirty = true;
@@ -494,6 +501,13 @@ impl EngineStore {
         self.slot_of(port)?.1.guest.as_mut()
     }
 
+    /// Where a guest is rung that is there, and stays.
+    pub(super) fn bell_of(&mut self, port: PortId) -> Option<PortBell> {
+        let (_, slot) = self.slot_of(port)?;
+        let stays = !slot.closing && !slot.is_lost();
+        slot.bell.clone().filter(|_| stays)
+    }
+
     /// Announces a sleep at the doorbells of all guests; whether one of them has handed something in before.
     pub(super) fn await_guests(&mut self) -> bool {
         let mut news = false;
@@ -587,6 +601,13 @@ impl EngineStore {
         if let Some((_, slot)) = self.slot_of(port) {
             arrived.tell();
             slot.arrived = Some(arrived);
+        }
+    }
+
+    /// Somebody else has put something where the client looks, and rang, but the client waits on descriptors.
+    pub(super) fn nudge(&mut self, port: PortId) {
+        if let Some(arrived) = self.slot_of(port).and_then(|(_, slot)| slot.arrived.as_ref()) {
+            arrived.tell();
         }
     }
 

@@ -68,7 +68,10 @@ impl Port {
         }
         let until_ns = deadline(timeout);
         loop {
-            let arrived = self.wait_until(until_ns, |port| port.client.borrow_mut().has_arrivals());
+            let arrived = self.wait_until(until_ns, |port| {
+                let mut client = port.client.borrow_mut();
+                client.has_arrivals() || client.has_direct()
+            });
             if let Some(message) = self.next()? {
                 return Ok(Some(message));
             }
@@ -85,7 +88,10 @@ impl Port {
     fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
         self.take_returns();
         loop {
-            let Some(arrival) = self.client.borrow_mut().poll() else { return Ok(None) };
+            let Some(arrival) = self.client.borrow_mut().poll() else {
+                let message = self.client.borrow_mut().take_direct();
+                return Ok(message.map(|message| Message::direct(self, message)));
+            };
             match arrival {
                 Arrival::Message(envelope, offset) => {
                     self.note_taken(&envelope);
@@ -104,6 +110,7 @@ impl Port {
                 }
                 Arrival::Failed(number, why) => self.failures.borrow_mut().push_back((number, why.into())),
                 Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
+                Arrival::Direct(number) => self.take_ring(number),
                 Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
                 Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) | Arrival::Sorted => {}
             }
@@ -158,11 +165,23 @@ impl Port {
         }
     }
 
+    /// The same for a message that came past the engine.
+    pub(crate) fn release_direct(&self, ring: u64, offset: u64) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.release_direct(ring, offset),
+            Err(_) => self.direct_returns.borrow_mut().push((ring, offset)),
+        }
+    }
+
     pub(crate) fn take_returns(&self) {
-        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() {
+        let no_direct = self.direct_returns.borrow().is_empty();
+        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() && no_direct {
             return;
         }
         let mut client = self.client.borrow_mut();
+        for (ring, offset) in self.direct_returns.borrow_mut().drain(..) {
+            client.release_direct(ring, offset);
+        }
         for returned in self.dropped.borrow_mut().drain(..) {
             client.drop_returned(returned);
         }

@@ -1,10 +1,15 @@
 //! Those who have come by the door: processes, and what belongs to them, each with a socket of its own whose end is its end.
 
-use crate::attach::words::{Answer, Ask, Happened, Refusal, Told, VERSION, say};
+use super::files_of;
+use crate::attach::words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION, say};
 use crate::engine::Guest;
+use crate::engine::directs::{Found, Taken};
 use crate::node::Home;
 use crate::node::events::NodeEvent;
-use polyrail_proto::id::PortId;
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{PortAddress, PortId};
+use polyrail_proto::node::Destination;
 use polyrail_proto::service::{SubscribeError, SubscriptionId, Update};
 use polyrail_shm::Segment;
 use polyrail_sys::eventfd::EventFd;
@@ -166,6 +171,11 @@ impl Port {
         if let Ask::Lend { number } = ask {
             return self.borrow(home, number, descriptors);
         }
+        match ask {
+            Ask::Way { to, class, rings } => return self.find_way(home, to, class, &rings),
+            Ask::Take { number } => return self.give_ring(home, number),
+            _ => {}
+        }
         let mut engine = home.drive.engine();
         match ask {
             Ask::Watch => {
@@ -176,6 +186,31 @@ impl Port {
             Ask::Behind => Answer::Names { names: engine.behind(self.port) }.into(),
             _ => Said::refuse(Refusal::Request, "a port is not asked this"),
         }
+    }
+
+    fn find_way(&self, home: &Home, to: Target, class: u8, rings: &[PortAddress]) -> Said {
+        let to = match to {
+            Target::Port(to) => Destination::Port(to),
+            Target::Service { kind, instance } => Destination::Service(ServiceAddress { kind, instance }),
+        };
+        let found = home.drive.engine().find_way(self.port, to, Class::from_bits(class), rings);
+        let said = found.and_then(|Found { to, generation, ring }| {
+            let (number, memory) = ring.map_or((0, Vec::new()), |(number, memory)| (number, memory.to_vec()));
+            Ok(Said::with(Answer::Way { to, number, generation }, files_of(&memory)?))
+        });
+        // The receiver is to hear of it.
+        home.drive.inline();
+        said.unwrap_or_else(|error| Said::refuse(Refusal::System, error))
+    }
+
+    fn give_ring(&self, home: &Home, number: u64) -> Said {
+        let Some(Taken { from, class, same_user, memory }) = home.drive.engine().take_ring(self.port, number)
+        else {
+            return Said::refuse(Refusal::Request, "there is no such ring");
+        };
+        let answer = Answer::Ring { from, class: class as u8, same_user };
+        let given = files_of(&memory).map(|descriptors| Said::with(answer, descriptors));
+        given.unwrap_or_else(|error| Said::refuse(Refusal::System, error))
     }
 
     fn borrow(&self, home: &Home, number: u64, descriptors: Vec<OwnedFd>) -> Said {

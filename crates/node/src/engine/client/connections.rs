@@ -196,6 +196,7 @@ impl Client {
         self.pair.sq.push(&command.encode()).expect("there is room, and nobody else writes");
         if let Some((_, len)) = first {
             self.connections.firsts.push((cookie, cost_of(len), last));
+            self.directs.note_engine(cookie);
             self.sent += 1;
             self.pair.words.accepted.store(self.sent);
         }
@@ -329,7 +330,7 @@ impl Client {
             // Its sender will be told that nobody wants it.
             Arrival::Owned(..) | Arrival::Offer { .. } => {}
             Arrival::Failed(..) | Arrival::Returned(_) | Arrival::Answer(_) | Arrival::Sorted => {}
-            Arrival::Came(_) | Arrival::Taken(_) | Arrival::Unbound(..) => {}
+            Arrival::Came(_) | Arrival::Taken(_) | Arrival::Unbound(..) | Arrival::Direct(_) => {}
         }
     }
 

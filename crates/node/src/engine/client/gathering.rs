@@ -162,6 +162,7 @@ impl Client {
         debug_assert!(start.is_multiple_of(BLOCK_BYTES), "the engine takes no others");
         self.lay_behind(start, 0, bytes)?;
         let open = Gathering { id, class, start, len: bytes.len() as u64, most, cookie: self.sent };
+        self.directs.note_engine(self.sent);
         self.sent += 1;
         self.pair.words.accepted.store(self.sent);
         self.pair.open.open(&open.command().encode(), open.len as u32);

@@ -24,6 +24,7 @@ const OP_LOOKUP: u64 = 11;
 const OP_POLICY: u64 = 12;
 const OP_AWAIT: u64 = 13;
 const OP_FORGET: u64 = 14;
+const OP_END_DIRECT: u64 = 15;
 const OP_MESSAGE: u64 = 16;
 const OP_OFFER: u64 = 17;
 const OP_FAILED: u64 = 18;
@@ -39,6 +40,8 @@ const OP_UNBOUND: u64 = 27;
 const OP_RETURNED: u64 = 28;
 const OP_CAME: u64 = 29;
 const OP_GIVEN_BACK: u64 = 30;
+const OP_DIRECT: u64 = 31;
+const OP_NUDGE: u64 = 32;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -172,6 +175,8 @@ impl Command {
             }
             Command::Await { what: Awaited::Known, number } => [OP_AWAIT, 0, number, 0, 0, 0, 0, 0],
             Command::Forget => [OP_FORGET, 0, 0, 0, 0, 0, 0, 0],
+            Command::EndDirect(number) => [OP_END_DIRECT, number, 0, 0, 0, 0, 0, 0],
+            Command::Nudge(port) => [OP_NUDGE, port.0 as u64, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -234,6 +239,8 @@ impl Command {
                 Command::Await { what, number: entry[2] }
             }
             OP_FORGET => Command::Forget,
+            OP_END_DIRECT => Command::EndDirect(entry[1]),
+            OP_NUDGE => Command::Nudge(PortId(entry[1] as u32)),
             _ => return None,
         })
     }
@@ -299,6 +306,7 @@ impl Completion {
             Completion::Came(number) => [OP_CAME, number, 0, 0, 0, 0, 0, 0],
             Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
             Completion::GivenBack(number) => [OP_GIVEN_BACK, number, 0, 0, 0, 0, 0, 0],
+            Completion::Direct(number) => [OP_DIRECT, number, 0, 0, 0, 0, 0, 0],
             Completion::Unbound { range, by } => {
                 [OP_UNBOUND, by.0, range.kind as u64, pair(range.lower, range.upper), 0, 0, 0, 0]
             }
@@ -368,6 +376,7 @@ impl Completion {
             OP_CAME => Completion::Came(entry[1]),
             OP_TAKEN => Completion::Taken(NodeId(entry[1])),
             OP_GIVEN_BACK => Completion::GivenBack(entry[1]),
+            OP_DIRECT => Completion::Direct(entry[1]),
             OP_UNBOUND => {
                 let (lower, upper) = unpair(entry[3]);
                 let range = ServiceRange::new(entry[2] as u32, lower, upper);

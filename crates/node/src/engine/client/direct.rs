@@ -1,0 +1,605 @@
+//! Messages that go past the engine: by a ring that this port's client shares with that of another port of the same machine
+//! (ARCHITECTURE.md, "Direct rings").
+//!
+//! A flow goes by a ring or by the engine, never by both at a time: a ring is begun when nothing that was sent is under way, and
+//! left for good when it is empty, before a message goes that it can't take.
+
+use super::{Blocked, Client, Envelope};
+use crate::attach::GivenRing;
+use crate::engine::command::Command;
+use polyrail_proto::address::ServiceAddress;
+use polyrail_proto::flow::Class;
+use polyrail_proto::id::{PortAddress, PortId};
+use polyrail_proto::node::{Destination, Manner};
+use polyrail_shm::slot_ring::BODY_BYTES;
+use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell, Region};
+use std::collections::VecDeque;
+
+/// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
+const WANTED_AFTER: u32 = 4;
+/// And those after which it pays to wait until nothing is.
+const WAIT_AFTER: u32 = 64;
+/// Both are twice as many each time, up to these: who is refused, or leaves a ring again and again, is to ask less and less.
+const WANTED_AFTER_MAX: u32 = 256;
+const WAIT_AFTER_MAX: u32 = 4_096;
+/// Flows that are counted at a time, and services that are known.
+const COUNTED_MAX: usize = 16;
+const KNOWN_MAX: usize = 256;
+/// Messages taken from one ring, after which its sender is looked for that waits for room.
+const TELL_MESSAGES: u32 = 64;
+
+/// In a note: how many bytes lie in the slot, or that they lie in the arena.
+const LEN: u32 = 0xff;
+const LONG: u32 = 0xff;
+const TAGGED: u32 = 1 << 8;
+const SERVICE: u32 = 1 << 9;
+
+/// A ring to another port.
+struct Out {
+    to: PortAddress,
+    class: Class,
+    number: u64,
+    ring: DirectSender,
+    /// The other port's.
+    bell: PortBell,
+    /// It was full, and this end is woken when it is not.
+    waits: bool,
+}
+
+/// A ring from another port.
+struct In {
+    given: GivenRing,
+    /// Messages in the arena that the program has.
+    held: u32,
+    untold: u32,
+}
+
+impl In {
+    /// Tells the sender how far this end is; that one's port, if its program has to be told by its descriptor.
+    fn tell(&mut self) -> Option<PortId> {
+        (self.given.ring.tell() && self.given.bell.ring()).then_some(self.given.from.port)
+    }
+}
+
+/// Which port serves a service alone, wherever it is, as long as names are of that generation.
+struct Known {
+    service: ServiceAddress,
+    to: Option<PortAddress>,
+    generation: u64,
+}
+
+/// A flow by the engine that a ring may be worth for.
+struct Counted {
+    to: Destination,
+    class: Class,
+    messages: u32,
+    /// So many are worth a ring, if nothing is under way; and so many a wait for that.
+    wanted_after: u32,
+    wait_after: u32,
+}
+
+/// The rings of one client.
+#[derive(Default)]
+pub(super) struct Directs {
+    outs: Vec<Out>,
+    ins: Vec<In>,
+    known: Vec<Known>,
+    counted: Vec<Counted>,
+    /// Messages sent by rings.
+    sent: u64,
+    /// Messages by the engine and by rings before each change from the latter to the former.
+    turns: VecDeque<(u64, u64)>,
+    /// The ring that was read last.
+    turn: usize,
+    /// Ports whose programs the engine has to tell by their descriptors.
+    nudges: Vec<PortId>,
+    /// Something was handed in for the engine.
+    calls: bool,
+}
+
+/// Changes that are remembered: a failure of a message that went by the engine is told long before so many more.
+const TURNS_MAX: usize = 4_096;
+
+/// What is to be done before a message can go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Before {
+    Nothing,
+    /// The engine has to be asked, for names have changed.
+    Ask,
+}
+
+/// What a flow by the engine would like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    None,
+    /// A ring, now that nothing is under way.
+    Ring,
+    /// To wait for that moment.
+    Calm,
+}
+
+/// A message that came by a ring.
+pub(crate) struct DirectMessage {
+    pub envelope: Envelope,
+    pub body: DirectBody,
+}
+
+/// Where its bytes are.
+pub(crate) enum DirectBody {
+    Short([u8; BODY_BYTES]),
+    /// At this offset, to be given back to the ring of that number.
+    Long {
+        memory: Region,
+        offset: u64,
+        ring: u64,
+    },
+    Copied(Vec<u8>),
+}
+
+/// How a message goes.
+enum Way {
+    Engine,
+    Ring(usize),
+}
+
+impl Directs {
+    fn known(&self, service: ServiceAddress) -> Option<&Known> {
+        self.known.iter().rev().find(|known| known.service == service)
+    }
+
+    /// How many messages went by rings before the one that was handed in as number `seq` of the engine's.
+    pub(super) fn before(&self, seq: u64) -> u64 {
+        self.turns.iter().rev().find(|(engine, _)| *engine <= seq).map_or(0, |(_, rings)| *rings)
+    }
+
+    /// Notes that number `seq` of the engine's is handed in now.
+    pub(super) fn note_engine(&mut self, seq: u64) {
+        if self.turns.back().map_or(0, |(_, rings)| *rings) != self.sent {
+            if self.turns.len() == TURNS_MAX {
+                self.turns.pop_front();
+            }
+            self.turns.push_back((seq, self.sent));
+        }
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The only port that gets what is sent to `to`.
+    #[inline]
+    fn receiver(&self, to: Destination) -> Option<PortAddress> {
+        match to {
+            Destination::Port(to) => Some(to),
+            Destination::Service(service) => self.known(service)?.to,
+            Destination::Connection(_) | Destination::Multicast(_) => None,
+        }
+    }
+
+    #[inline]
+    fn out_to(&self, to: PortAddress, class: Class) -> Option<usize> {
+        self.outs.iter().position(|out| out.to == to && out.class == class)
+    }
+}
+
+/// Whether such a message may go by a ring at all.
+fn fits(how: &Manner, len: u64) -> bool {
+    !how.returns && how.expires_at.is_none() && len <= DIRECT_BYTES_MAX
+}
+
+impl Client {
+    /// What has to be done before a message goes to `to`: where there are rings it must be known who serves a service, for what
+    /// goes by the engine could come to a port to which a ring leads.
+    #[inline]
+    pub(crate) fn before_sending(&self, to: Destination) -> Before {
+        let Destination::Service(service) = to else { return Before::Nothing };
+        if self.directs.outs.is_empty() {
+            return Before::Nothing;
+        }
+        let generation = self.pair.words.names_generation.load();
+        match self.directs.known(service) {
+            Some(known) if known.generation == generation => Before::Nothing,
+            _ => Before::Ask,
+        }
+    }
+
+    /// Whether a message that is longer than most may go by a ring.
+    pub(crate) fn goes_direct(&self, to: Destination, how: &Manner, len: u64) -> bool {
+        fits(how, len)
+            && matches!(self.directs.receiver(to), Some(to) if self.directs.out_to(to, how.class).is_some())
+    }
+
+    /// Ports to which there are rings of `class`.
+    pub(crate) fn rings_of(&self, class: Class) -> Vec<PortAddress> {
+        self.directs.outs.iter().filter(|out| out.class == class).map(|out| out.to).collect()
+    }
+
+    /// The engine says who serves a service.
+    pub(crate) fn note_known(&mut self, service: ServiceAddress, to: Option<PortAddress>, generation: u64) {
+        self.directs.known.retain(|known| known.service != service);
+        if self.directs.known.len() == KNOWN_MAX {
+            self.directs.known.remove(0);
+        }
+        self.directs.known.push(Known { service, to, generation });
+    }
+
+    /// There is a ring to another port from now on.
+    pub(crate) fn add_out(
+        &mut self,
+        (to, class, number): (PortAddress, Class, u64),
+        ring: DirectSender,
+        bell: PortBell,
+    ) {
+        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false });
+    }
+
+    /// There is a ring from another port from now on.
+    pub(crate) fn add_in(&mut self, given: GivenRing) {
+        self.directs.ins.push(In { given, held: 0, untold: 0 });
+    }
+
+    /// Counts a message that went by the engine; what its flow would like.
+    pub(crate) fn wish_of(&mut self, to: Destination, class: Class) -> Wish {
+        if matches!(to, Destination::Connection(_) | Destination::Multicast(_)) {
+            return Wish::None;
+        }
+        let calm = self.unconfirmed() == 0;
+        let counted = &mut self.directs.counted;
+        let at = counted.iter().position(|flow| flow.to == to && flow.class == class).unwrap_or_else(|| {
+            if counted.len() == COUNTED_MAX {
+                counted.remove(0);
+            }
+            counted.push(Counted {
+                to,
+                class,
+                messages: 0,
+                wanted_after: WANTED_AFTER,
+                wait_after: WAIT_AFTER,
+            });
+            counted.len() - 1
+        });
+        let flow = &mut counted[at];
+        flow.messages += 1;
+        if flow.messages < if calm { flow.wanted_after } else { flow.wait_after } {
+            return Wish::None;
+        }
+        flow.messages = 0;
+        if calm {
+            flow.wanted_after = (flow.wanted_after * 2).min(WANTED_AFTER_MAX);
+            Wish::Ring
+        } else {
+            flow.wait_after = (flow.wait_after * 2).min(WAIT_AFTER_MAX);
+            Wish::Calm
+        }
+    }
+
+    /// By which way a message goes.
+    fn way(&mut self, to: Destination, how: &Manner, len: u64) -> Result<Way, Blocked> {
+        if self.directs.outs.is_empty() {
+            return Ok(Way::Engine);
+        }
+        match (self.directs.receiver(to), to) {
+            (Some(to), _) => {
+                let Some(at) = self.directs.out_to(to, how.class) else { return Ok(Way::Engine) };
+                if self.directs.outs[at].ring.is_over() {
+                    self.directs.outs.swap_remove(at);
+                    return Ok(Way::Engine);
+                }
+                if fits(how, len) {
+                    return Ok(Way::Ring(at));
+                }
+                self.leave(at)?;
+            }
+            (None, Destination::Service(_)) => {
+                // It comes to one of several, and who knows to which.
+                while let Some(at) = self.directs.outs.iter().position(|out| out.class == how.class) {
+                    self.leave(at)?;
+                }
+            }
+            (None, _) => {}
+        }
+        Ok(Way::Engine)
+    }
+
+    /// Leaves a ring for good once it is empty: what goes by the engine could overtake what is there.
+    fn leave(&mut self, at: usize) -> Result<(), Blocked> {
+        let out = &mut self.directs.outs[at];
+        if !out.ring.is_over() && !out.ring.is_drained() {
+            out.ring.await_room();
+            out.waits = true;
+            if !out.ring.is_drained() {
+                return Err(Blocked);
+            }
+        }
+        self.pair.sq.push(&Command::EndDirect(out.number).encode()).map_err(|_| Blocked)?;
+        self.directs.outs.swap_remove(at);
+        Ok(())
+    }
+
+    /// Makes room for a message that goes by the engine.
+    pub(super) fn leave_rings_for(&mut self, to: Destination, how: &Manner, len: u64) -> Result<(), Blocked> {
+        self.way(to, how, len.max(DIRECT_BYTES_MAX + 1)).map(drop)
+    }
+
+    /// Sends a message by a ring, if it goes by one; its number. `None`: it goes by the engine.
+    pub(super) fn send_direct(
+        &mut self,
+        to: Destination,
+        how: &Manner,
+        bytes: &[u8],
+    ) -> Option<Result<u64, Blocked>> {
+        let at = match self.way(to, how, bytes.len() as u64) {
+            Ok(Way::Engine) => return None,
+            Ok(Way::Ring(at)) => at,
+            Err(Blocked) => return Some(Err(Blocked)),
+        };
+        let out = &mut self.directs.outs[at];
+        let service = if let Destination::Service(service) = to { Some(service) } else { None };
+        if put(&mut out.ring, service, how.tag, bytes).is_none() {
+            out.ring.await_room();
+            out.waits = true;
+            if put(&mut out.ring, service, how.tag, bytes).is_none() {
+                return Some(Err(Blocked));
+            }
+        }
+        if std::mem::take(&mut out.waits) {
+            out.ring.forget_room();
+        }
+        if out.bell.ring() {
+            self.directs.nudges.push(out.to.port);
+        }
+        let number = self.sent + self.directs.sent;
+        self.directs.sent += 1;
+        self.flush_nudges();
+        Some(Ok(number))
+    }
+
+    /// Messages that went by rings.
+    pub(crate) fn sent_direct(&self) -> u64 {
+        self.directs.sent
+    }
+
+    /// Has the engine tell ports whose programs wait on descriptors.
+    fn flush_nudges(&mut self) {
+        while let Some(port) = self.directs.nudges.last() {
+            if self.pair.sq.push(&Command::Nudge(*port).encode()).is_err() {
+                break;
+            }
+            self.directs.calls = true;
+            self.directs.nudges.pop();
+        }
+    }
+
+    /// Whether something was handed in for the engine since this was asked.
+    #[inline]
+    pub(crate) fn take_calls(&mut self) -> bool {
+        std::mem::take(&mut self.directs.calls)
+    }
+
+    /// Whether a message has come by a ring. If none has, senders are told how far this end is.
+    #[inline]
+    pub(crate) fn has_direct(&mut self) -> bool {
+        !self.directs.ins.is_empty() && self.ready_ring().is_some()
+    }
+
+    /// The ring to read next: the most urgent that has something, in turn.
+    fn ready_ring(&mut self) -> Option<usize> {
+        let count = self.directs.ins.len();
+        let start = self.directs.turn % count.max(1);
+        let mut ready: Option<usize> = None;
+        for at in (start..count).chain(0..start) {
+            let more_urgent = ready
+                .is_none_or(|ready| self.directs.ins[at].given.class < self.directs.ins[ready].given.class);
+            if more_urgent && self.directs.ins[at].given.ring.peek().is_some() {
+                ready = Some(at);
+            }
+        }
+        if ready.is_none() {
+            self.tell_senders();
+        }
+        ready
+    }
+
+    /// Tells senders how far this end is, wakes those that wait for room, and forgets rings whose senders are gone.
+    fn tell_senders(&mut self) {
+        let Directs { ins, nudges, .. } = &mut self.directs;
+        nudges.extend(ins.iter_mut().filter_map(In::tell));
+        // In this order: what was put in before the end was told is seen now.
+        ins.retain_mut(|one| one.held > 0 || !one.given.ring.is_over() || one.given.ring.peek().is_some());
+        self.flush_nudges();
+    }
+
+    /// The next message that came by a ring.
+    pub(crate) fn take_direct(&mut self) -> Option<DirectMessage> {
+        let at = self.ready_ring()?;
+        self.directs.turn = at + 1;
+        let taken = take(&mut self.directs.ins[at]);
+        let ring = &mut self.directs.ins[at];
+        ring.untold += 1;
+        if ring.untold >= TELL_MESSAGES {
+            ring.untold = 0;
+            let nudge = ring.tell();
+            self.directs.nudges.extend(nudge);
+            self.flush_nudges();
+        }
+        taken
+    }
+
+    /// The memory of a message is the ring's again.
+    pub(crate) fn release_direct(&mut self, ring: u64, offset: u64) {
+        let Some(ring) = self.directs.ins.iter_mut().find(|one| one.given.number == ring) else { return };
+        ring.given.ring.release(offset);
+        ring.held = ring.held.saturating_sub(1);
+        let nudge = ring.tell();
+        self.directs.nudges.extend(nudge);
+        self.flush_nudges();
+    }
+}
+
+/// Puts a message into a ring, if there is room.
+fn put(
+    ring: &mut DirectSender,
+    service: Option<ServiceAddress>,
+    tag: Option<u64>,
+    bytes: &[u8],
+) -> Option<()> {
+    let mut body = [0; BODY_BYTES];
+    let (mut note, mut len) = (0, 0);
+    if let Some(tag) = tag {
+        body[..8].copy_from_slice(&tag.to_ne_bytes());
+        (note, len) = (TAGGED, 8);
+    }
+    if bytes.len() <= BODY_BYTES - len {
+        body[len..len + bytes.len()].copy_from_slice(bytes);
+        note |= bytes.len() as u32;
+        len += bytes.len();
+    } else {
+        let offset = ring.store(bytes)?;
+        body[len..len + 8].copy_from_slice(&offset.to_ne_bytes());
+        body[len + 8..len + 16].copy_from_slice(&(bytes.len() as u64).to_ne_bytes());
+        note |= LONG;
+        len += 16;
+    }
+    let meta = service.map_or(0, |service| u64::from(service.kind) << 32 | u64::from(service.instance));
+    note |= if service.is_some() { SERVICE } else { 0 };
+    ring.push(Label { note, meta }, &body[..len]).ok()
+}
+
+/// Takes the next message from a ring. What makes no sense is empty: its sender spoils its own messages only.
+fn take(ring: &mut In) -> Option<DirectMessage> {
+    let In { given, held, .. } = ring;
+    let Label { note, meta } = given.ring.peek()?;
+    let (tag_bytes, is_long) = (if note & TAGGED != 0 { 8 } else { 0 }, note & LEN == LONG);
+    let body_bytes = if is_long { 16 } else { (note & LEN) as usize };
+    let mut body = [0; BODY_BYTES];
+    let whole = (tag_bytes + body_bytes).min(BODY_BYTES);
+    given.ring.read_body(&mut body[..whole]);
+    given.ring.advance();
+    let word = |at: usize| u64::from_ne_bytes(body[at..at + 8].try_into().expect("eight bytes"));
+    let tag = (tag_bytes > 0).then(|| word(0));
+    let service =
+        (note & SERVICE != 0).then_some(ServiceAddress { kind: (meta >> 32) as u32, instance: meta as u32 });
+    let (len, body) = if is_long {
+        long_body(given, held, word(tag_bytes), word(tag_bytes + 8))
+    } else {
+        body.copy_within(tag_bytes..whole, 0);
+        ((whole - tag_bytes) as u64, DirectBody::Short(body))
+    };
+    let (from, class) = (given.from, given.class);
+    let envelope = Envelope { from, connection: None, service, tag, class, len, notify: false };
+    Some(DirectMessage { envelope, body })
+}
+
+/// A message in the arena. One of another user's program is copied: that one could change it while it is looked at.
+fn long_body(given: &mut GivenRing, held: &mut u32, offset: u64, len: u64) -> (u64, DirectBody) {
+    let memory = given.ring.memory();
+    let len = usize::try_from(len).ok().filter(|len| memory.bytes(offset, *len).is_some()).unwrap_or(0);
+    if given.same_user {
+        *held += 1;
+        return (len as u64, DirectBody::Long { memory: memory.clone(), offset, ring: given.number });
+    }
+    let mut copy = vec![0; len];
+    memory.read_at(offset, &mut copy);
+    given.ring.release(offset);
+    (len as u64, DirectBody::Copied(copy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polyrail_proto::id::NodeId;
+    use polyrail_shm::{Direct, DirectReceiver};
+
+    fn ends(same_user: bool) -> (Direct, DirectSender, In) {
+        let direct = Direct::create().unwrap();
+        let file = || direct.segment().fd().unwrap().try_clone_to_owned().unwrap();
+        let (sender, ring) = (DirectSender::attach(file()).unwrap(), DirectReceiver::attach(file()).unwrap());
+        let from = PortAddress { node: NodeId(1), port: PortId(2) };
+        let bell = PortBell::create().unwrap();
+        let given = GivenRing { number: 7, from, class: Class::Urgent, same_user, ring, bell };
+        (direct, sender, In { given, held: 0, untold: 0 })
+    }
+
+    fn bytes_of(message: &DirectMessage) -> &[u8] {
+        let len = message.envelope.len as usize;
+        match &message.body {
+            DirectBody::Short(bytes) => &bytes[..len],
+            DirectBody::Long { memory, offset, .. } => memory.bytes(*offset, len).unwrap_or(&[]),
+            DirectBody::Copied(bytes) => bytes,
+        }
+    }
+
+    #[test]
+    fn all_lengths_tags_and_services_come_as_they_were_sent() {
+        let service = ServiceAddress::new(1000, 7);
+        for same_user in [true, false] {
+            let (_keeper, mut sender, mut receiver) = ends(same_user);
+            for len in (0..260).chain([65_536, DIRECT_BYTES_MAX as usize]) {
+                for (service, tag) in
+                    [(None, None), (Some(service), None), (None, Some(u64::MAX)), (Some(service), Some(0))]
+                {
+                    let sent: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
+                    put(&mut sender, service, tag, &sent).unwrap();
+                    let message = take(&mut receiver).unwrap();
+                    assert_eq!((message.envelope.service, message.envelope.tag), (service, tag));
+                    assert_eq!((message.envelope.class, message.envelope.len), (Class::Urgent, len as u64));
+                    assert_eq!(bytes_of(&message), sent);
+                    if let DirectBody::Long { offset, .. } = message.body {
+                        receiver.given.ring.release(offset);
+                    }
+                    assert!(take(&mut receiver).is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sender_that_scribbles_spoils_its_own_messages_only() {
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let (keeper, mut sender, mut receiver) = ends(true);
+        let mut taken = 0;
+        for round in 0..100_000u64 {
+            receiver.given.same_user = round % 3 != 0;
+            let front = (128 + 4_096 + 1_024 * 128 + 8_192) / 8;
+            let value = if next() % 2 == 0 { next() } else { ((round % 1_100) << 32) | (next() % 1_024) };
+            keeper.segment().write_at(next() % front * 8, &value.to_ne_bytes());
+            if next() % 4 == 0 {
+                let _ = put(&mut sender, None, Some(value), &[1; 300]);
+            }
+            if let Some(message) = take(&mut receiver) {
+                taken += 1;
+                let sum: u64 = bytes_of(&message).iter().map(|&byte| u64::from(byte)).sum();
+                assert!(sum < u64::MAX);
+                if let DirectBody::Long { offset, .. } = message.body {
+                    receiver.given.ring.release(offset);
+                }
+            }
+        }
+        assert!(taken > 0);
+    }
+
+    #[test]
+    fn failures_name_the_message_whatever_went_past_the_engine_meanwhile() {
+        let mut directs = Directs::default();
+        let mut seqs = Vec::new();
+        let mut seq = 0;
+        for number in 0..10_000u64 {
+            if number % 7 < 3 {
+                directs.note_engine(seq);
+                seqs.push((seq, number));
+                seq += 1;
+            } else {
+                directs.sent += 1;
+            }
+        }
+        for (seq, number) in &seqs[seqs.len() - 3_000..] {
+            assert_eq!(seq + directs.before(*seq), *number);
+        }
+    }
+}

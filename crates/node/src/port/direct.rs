@@ -1,0 +1,71 @@
+//! Rings past the engine: when a port asks for one, and how it takes one that leads to it.
+
+use super::{Port, deadline};
+use crate::engine::Budget;
+use crate::engine::client::direct::{Before, Wish};
+use polyrail_proto::flow::Class;
+use polyrail_proto::node::Destination;
+use std::time::Duration;
+
+/// A flow that is worth a ring waits so long at most for what was sent before to arrive.
+const CALM_PATIENCE: Duration = Duration::from_millis(10);
+
+impl Port {
+    /// Sees to it that it is known who gets a message to `to`, where that matters.
+    #[inline]
+    pub(super) fn prepare_way(&self, to: Destination, class: Class) {
+        if self.tie.is_some() && self.client.borrow().before_sending(to) == Before::Ask {
+            self.ask_way(to, class);
+        }
+    }
+
+    /// A message went by the engine: asks for a ring if it is worth one.
+    pub(super) fn seek_ring(&self, to: Destination, class: Class) {
+        if self.tie.is_none() {
+            return;
+        }
+        let wish = self.client.borrow_mut().wish_of(to, class);
+        let is_calm = |port: &Port| port.client.borrow().unconfirmed() == 0;
+        match wish {
+            Wish::None => {}
+            Wish::Ring => self.ask_way(to, class),
+            Wish::Calm if self.wait_until(deadline(Some(CALM_PATIENCE)), is_calm) => self.ask_way(to, class),
+            Wish::Calm => {}
+        }
+    }
+
+    /// Asks the engine for the way to `to`. Without an answer everything goes by the engine.
+    fn ask_way(&self, to: Destination, class: Class) {
+        let Some(tie) = &self.tie else { return };
+        let rings = self.client.borrow().rings_of(class);
+        let found = tie.find_way(to, class, rings);
+        let mut client = self.client.borrow_mut();
+        if let Destination::Service(service) = to {
+            let generation = client.pair.words.names_generation.load();
+            let (to, generation) =
+                found.as_ref().map_or((None, generation), |found| (found.to, found.generation));
+            client.note_known(service, to, generation);
+        }
+        if let Ok(found) = found
+            && let Some((to, (number, ring, bell))) = found.to.zip(found.ring)
+        {
+            client.add_out((to, class, number), ring, bell);
+        }
+    }
+
+    /// Takes a ring that another port sends by from now on.
+    pub(super) fn take_ring(&self, number: u64) {
+        let Some(tie) = &self.tie else { return };
+        // Where that fails the node is gone, or the sender before it has sent anything.
+        if let Ok(given) = tie.take_ring(number) {
+            self.client.borrow_mut().add_in(given);
+        }
+    }
+
+    /// Has the engine take what was handed in for it while something went past it.
+    pub(super) fn call_if_needed(&self) {
+        if self.client.borrow_mut().take_calls() {
+            self.turn(0, Budget::SENDING);
+        }
+    }
+}

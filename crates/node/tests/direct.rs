@@ -1,0 +1,235 @@
+//! Messages between programs of one machine that go past the engine: the same order, blocking and ends as by it.
+
+use polyrail::{Class, Config, Destination, Node, Port, Scope, SendError, SendOptions, ServiceAddress, Wait};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
+
+/// A node, and where programs attach to it.
+struct Machine {
+    door: PathBuf,
+    _node: Node,
+}
+
+impl Machine {
+    fn new(test: &str) -> Machine {
+        let door = std::env::temp_dir().join(format!("polyrail-{}-{test}.attach", std::process::id()));
+        let config = Config::new().insecure().interfaces(["lo"]).discovery(false).attach(&door);
+        Machine { _node: Node::embed(config).unwrap(), door }
+    }
+
+    fn attach(&self) -> Node {
+        Node::attach(&self.door).unwrap()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.door);
+    }
+}
+
+/// Sends until messages go past the engine; how many that took.
+fn until_direct(
+    sender: &Port,
+    to: impl Into<Destination> + Copy,
+    mut message: impl FnMut() -> Vec<u8>,
+) -> u64 {
+    let began = Instant::now();
+    for count in 1.. {
+        let before = sender.sent_direct();
+        sender.send(to, &message()).unwrap();
+        if sender.sent_direct() > before {
+            return count;
+        }
+        assert!(began.elapsed() < PATIENCE, "no ring");
+    }
+    unreachable!()
+}
+
+fn number_of(port: &Port) -> u64 {
+    let message = port.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+    u64::from_le_bytes(message.bytes()[..8].try_into().unwrap())
+}
+
+#[test]
+fn whatever_way_each_message_goes_they_arrive_once_and_in_order() {
+    let machine = Machine::new("order");
+    let (program, other) = (machine.attach(), machine.attach());
+    let receiver = other.port().unwrap();
+    receiver.bind(SERVICE, Scope::Node).unwrap();
+    let to = receiver.address();
+    const COUNT: u64 = 60_000;
+    let sending = std::thread::spawn(move || {
+        let sender = program.port().unwrap();
+        let returns = SendOptions { returns: true, ..SendOptions::default() };
+        let mut seed = 7u64;
+        for number in 0..COUNT {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let random = seed >> 33;
+            let len = match random % 10_000 {
+                0 => 5 << 20,
+                1..10 => 1_500_000,
+                10..200 => 100_000,
+                200..1_000 => 3_000,
+                _ => 8 + random as usize % 120,
+            };
+            let mut bytes = vec![number as u8; len];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            // For long stretches to the same.
+            match (number / 2_000 % 3, random % 2_000) {
+                (_, 1_998) if random % 3 == 0 => drop(sender.send_as(to, &bytes, &returns).unwrap()),
+                (0, _) => sender.send(SERVICE, &bytes).unwrap(),
+                (1, 0..1_000) => {
+                    sender.send_with(to.into(), Class::Normal, Some(number), &bytes, None).unwrap();
+                }
+                _ => sender.send(to, &bytes).unwrap(),
+            }
+        }
+        sender.flush(Some(PATIENCE)).unwrap();
+        sender.sent_direct()
+    });
+    let mut held = Vec::new();
+    for number in 0..COUNT {
+        let message = receiver.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+        let bytes = message.bytes();
+        assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), number);
+        assert!(bytes[8..].iter().all(|&byte| byte == number as u8), "{number}");
+        assert!(message.tag().is_none_or(|tag| tag == number));
+        // Some are kept for a while, and given back in any order.
+        if number % 97 == 0 {
+            held.push((number, message));
+            if held.len() > 8 {
+                let (number, kept) = held.swap_remove(number as usize % 8);
+                assert!(kept.bytes()[8..].iter().all(|&byte| byte == number as u8));
+            }
+        }
+    }
+    drop(held);
+    assert!(receiver.recv_timeout(Duration::from_millis(50)).unwrap().is_none(), "one came twice");
+    let direct = sending.join().unwrap();
+    assert!(direct > COUNT / 10, "{direct} of {COUNT} went past the engine");
+}
+
+#[test]
+fn a_ring_that_is_full_blocks_until_its_receiver_reads() {
+    let machine = Machine::new("full");
+    let (program, other) = (machine.attach(), machine.attach());
+    for wait in [Wait::Block, Wait::Adaptive] {
+        let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
+        let to = receiver.address();
+        sender.set_wait(wait);
+        receiver.set_wait(wait);
+        let mut sent = 0u64;
+        let mut next = || {
+            sent += 1;
+            sent.to_le_bytes().to_vec()
+        };
+        until_direct(&sender, to, &mut next);
+        let mut full = false;
+        while !full {
+            let message = next();
+            match sender.try_send(to, &message) {
+                Ok(()) => {}
+                Err(SendError::Blocked) => full = true,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let more = 5_000;
+        let sending = std::thread::spawn(move || {
+            // The one that found no room goes now.
+            for number in sent..=sent + more {
+                sender.send(to, &number.to_le_bytes()).unwrap();
+            }
+        });
+        for number in 1..=sent + more {
+            assert_eq!(number_of(&receiver), number);
+        }
+        sending.join().unwrap();
+    }
+}
+
+#[test]
+fn who_sends_to_a_port_that_is_closed_or_gone_learns_of_it() {
+    let machine = Machine::new("closed");
+    let program = machine.attach();
+    let sender = program.port().unwrap();
+    for whole_program in [false, true] {
+        let other = machine.attach();
+        let receiver = other.port().unwrap();
+        let to = receiver.address();
+        until_direct(&sender, to, || b"hello".to_vec());
+        drop(receiver);
+        if whole_program {
+            drop(other);
+        }
+        let began = Instant::now();
+        let failed = loop {
+            match sender.send(to, b"anybody?") {
+                Ok(()) => assert!(began.elapsed() < PATIENCE),
+                Err(error) => break error,
+            }
+            if let Some((_, why)) = sender.take_failure() {
+                break SendError::Earlier { number: 0, why };
+            }
+        };
+        assert!(matches!(failed, SendError::Earlier { .. }), "{failed}");
+        while sender.take_failure().is_some() {}
+    }
+}
+
+#[test]
+fn what_a_sender_that_ends_has_sent_is_read() {
+    let machine = Machine::new("ended");
+    let (program, other) = (machine.attach(), machine.attach());
+    let receiver = other.port().unwrap();
+    let to = receiver.address();
+    let mut sent = 0u64;
+    let sender = program.port().unwrap();
+    until_direct(&sender, to, || {
+        sent += 1;
+        sent.to_le_bytes().to_vec()
+    });
+    for _ in 0..500 {
+        sent += 1;
+        sender.send(to, &sent.to_le_bytes()).unwrap();
+    }
+    drop(sender);
+    drop(program);
+    std::thread::sleep(Duration::from_millis(20));
+    for number in 1..=sent {
+        assert_eq!(number_of(&receiver), number);
+    }
+}
+
+#[test]
+fn a_program_that_waits_on_a_descriptor_is_told() {
+    let machine = Machine::new("descriptor");
+    let (program, other) = (machine.attach(), machine.attach());
+    let receiver = other.port().unwrap();
+    let (to, fd) = (receiver.address(), receiver.fd().unwrap());
+    const COUNT: u64 = 3_000;
+    let sending = std::thread::spawn(move || {
+        let sender = program.port().unwrap();
+        for number in 0..COUNT {
+            sender.send(to, &number.to_le_bytes()).unwrap();
+            if number % 50 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        sender.sent_direct()
+    });
+    let mut next = 0;
+    while next < COUNT {
+        let mut set = polyrail_sys::poll::PollSet::default();
+        set.add(fd, false);
+        assert!(set.wait(Some(PATIENCE.as_nanos() as u64)).unwrap() > 0, "it was not told of {next}");
+        while let Some(message) = receiver.try_recv().unwrap() {
+            assert_eq!(u64::from_le_bytes(message.bytes().try_into().unwrap()), next);
+            next += 1;
+        }
+    }
+    assert!(sending.join().unwrap() > COUNT / 2);
+}

@@ -1,0 +1,317 @@
+//! A direct ring: from one port to another on the same machine, past the engine.
+//!
+//! ```text
+//! control page | slot ring | arena counters | arena blocks
+//! ```
+//!
+//! Short messages lie in the slots of a [`crate::slot_ring`], longer ones in an arena that the sender allocates from and the
+//! receiver releases. The layout is the same for all rings, so no size is read from shared memory. Whoever made the
+//! ring, the engine, maps it too, to say that one end is gone.
+//!
+//! A sender that finds no room announces that in the control page, as at a [`Doorbell`], and looks once more; a receiver that has
+//! given something back looks there, and then has to wake the sender by whatever that one sleeps on.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::arena::{ArenaAllocator, ArenaPlace, ArenaReleaser, BLOCK_BYTES};
+use crate::counter::{Word, WordView};
+use crate::doorbell::Doorbell;
+use crate::region::Region;
+use crate::ring::Full;
+use crate::segment::{PAGE_BYTES, Segment, invalid};
+use crate::slot_ring::{Label, SlotConsumer, SlotProducer, slot_ring_bytes};
+
+/// "polydrct" in memory.
+const MAGIC: u64 = u64::from_le_bytes(*b"polydrct");
+
+/// Slots of a ring, and blocks of its arena: memory that nobody has touched is not there.
+const SLOTS: u32 = 1_024;
+const BLOCKS: u32 = 64;
+
+/// Offsets of the control page's words, each on a pair of lines of its own.
+const ROOM_BELL: u64 = 128;
+const RECEIVER_GONE: u64 = 256;
+const SENDER_GONE: u64 = 384;
+
+/// The longest message that such a ring takes, bytes.
+pub const DIRECT_BYTES_MAX: u64 = BLOCKS as u64 * BLOCK_BYTES / 4;
+
+const SLOTS_AT: u64 = PAGE_BYTES as u64;
+const ARENA: ArenaPlace = {
+    let counters = (SLOTS_AT + slot_ring_bytes(SLOTS)).next_multiple_of(PAGE_BYTES as u64);
+    let data = (counters + BLOCKS as u64 * 8).next_multiple_of(PAGE_BYTES as u64);
+    ArenaPlace { counters, data, blocks: BLOCKS }
+};
+const SEGMENT_BYTES: usize = (ARENA.data + BLOCKS as u64 * BLOCK_BYTES) as usize;
+
+/// What the engine keeps of a ring.
+#[derive(Debug)]
+pub struct Direct {
+    segment: Arc<Segment>,
+    receiver_gone: Word,
+    sender_gone: Word,
+}
+
+impl Direct {
+    /// Makes a ring, for both ends to map.
+    ///
+    /// # Errors
+    /// The system has no memory or descriptor for it.
+    pub fn create() -> io::Result<Direct> {
+        let segment = Segment::shared(SEGMENT_BYTES)?;
+        segment.write_at(0, &MAGIC.to_ne_bytes());
+        let word = |offset| Word::new(&segment, offset).ok_or_else(misfit);
+        let (receiver_gone, sender_gone) = (word(RECEIVER_GONE)?, word(SENDER_GONE)?);
+        Ok(Direct { segment, receiver_gone, sender_gone })
+    }
+
+    /// Its memory: the descriptor goes to both ends.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Tells the sender that nobody reads any more.
+    pub fn lose_receiver(&mut self) {
+        self.receiver_gone.store(1);
+    }
+
+    /// Tells the receiver that nothing follows what is there.
+    pub fn lose_sender(&mut self) {
+        self.sender_gone.store(1);
+    }
+}
+
+/// The sender's end of a direct ring.
+#[derive(Debug)]
+pub struct DirectSender {
+    slots: SlotProducer,
+    arena: ArenaAllocator,
+    room: Doorbell,
+    receiver_gone: WordView,
+}
+
+impl DirectSender {
+    /// Maps a ring, once.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none.
+    pub fn attach(file: OwnedFd) -> io::Result<DirectSender> {
+        let segment = mapped(file)?;
+        Ok(DirectSender {
+            slots: SlotProducer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
+            arena: ArenaAllocator::new(&segment, ARENA).ok_or_else(misfit)?,
+            room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
+            receiver_gone: WordView::new(&segment, RECEIVER_GONE).ok_or_else(misfit)?,
+        })
+    }
+
+    /// Puts a message in a slot: ring the receiver's doorbell afterwards. The body is cut at that of a slot.
+    #[inline]
+    pub fn push(&mut self, label: Label, body: &[u8]) -> Result<(), Full> {
+        self.slots.push(label, body)
+    }
+
+    /// Copies bytes to where a message can refer to them; where they lie, if there is room, for a slot to say so too.
+    pub fn store(&mut self, bytes: &[u8]) -> Option<u64> {
+        if self.slots.free() == 0 {
+            return None;
+        }
+        let offset = self.arena.alloc(bytes.len() as u64)?;
+        self.arena.memory().write_at(offset, bytes)?;
+        Some(offset)
+    }
+
+    /// Whether the receiver has taken all messages.
+    pub fn is_drained(&mut self) -> bool {
+        self.slots.taken() == self.slots.pushed()
+    }
+
+    /// Messages that the receiver has not taken.
+    pub fn waiting(&mut self) -> u64 {
+        self.slots.pushed() - self.slots.taken()
+    }
+
+    /// Whether nobody reads any more.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.receiver_gone.load() != 0
+    }
+
+    /// Has the receiver wake this end when it has given something back. Look once more afterwards.
+    pub fn await_room(&self) {
+        self.room.prepare();
+    }
+
+    /// Waits for room no longer.
+    pub fn forget_room(&self) {
+        self.room.cancel();
+    }
+}
+
+/// The receiver's end of a direct ring.
+#[derive(Debug)]
+pub struct DirectReceiver {
+    slots: SlotConsumer,
+    arena: ArenaReleaser,
+    room: Doorbell,
+    sender_gone: WordView,
+    /// Something was given back that the sender may wait for.
+    owes: bool,
+}
+
+impl DirectReceiver {
+    /// Maps a ring, once.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none.
+    pub fn attach(file: OwnedFd) -> io::Result<DirectReceiver> {
+        let segment = mapped(file)?;
+        Ok(DirectReceiver {
+            slots: SlotConsumer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
+            arena: ArenaReleaser::new(&segment, ARENA).ok_or_else(misfit)?,
+            room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
+            sender_gone: WordView::new(&segment, SENDER_GONE).ok_or_else(misfit)?,
+            owes: false,
+        })
+    }
+
+    /// What the next message says of itself; `None` when there is none now.
+    #[inline]
+    pub fn peek(&mut self) -> Option<Label> {
+        self.slots.peek()
+    }
+
+    /// Copies the front of the body of the message that [`DirectReceiver::peek`] showed.
+    #[inline]
+    pub fn read_body(&mut self, into: &mut [u8]) {
+        self.slots.read_body(into);
+    }
+
+    /// Is done with the slot of the message that [`DirectReceiver::peek`] showed.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.slots.advance();
+        self.owes = true;
+    }
+
+    /// Where longer messages lie.
+    pub fn memory(&self) -> &Region {
+        self.arena.memory()
+    }
+
+    /// Gives the memory of a longer message back.
+    pub fn release(&mut self, offset: u64) {
+        self.arena.release(offset);
+        self.owes = true;
+    }
+
+    /// Tells the sender how far this end is; whether that one waits for room, and has to be woken. Asked before each wait, or the
+    /// sender could wait in vain.
+    #[inline]
+    pub fn tell(&mut self) -> bool {
+        if !self.owes {
+            return false;
+        }
+        self.owes = false;
+        self.slots.tell();
+        self.room.claim()
+    }
+
+    /// Whether nothing follows what is there.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.sender_gone.load() != 0
+    }
+}
+
+fn mapped(file: OwnedFd) -> io::Result<Arc<Segment>> {
+    let segment = Segment::mapped(file)?;
+    let mut magic = [0; 8];
+    segment.read_at(0, &mut magic);
+    if segment.len() == SEGMENT_BYTES && magic == MAGIC.to_ne_bytes() { Ok(segment) } else { Err(misfit()) }
+}
+
+fn misfit() -> io::Error {
+    invalid("memory is no direct ring")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> (Direct, DirectSender, DirectReceiver) {
+        let direct = Direct::create().unwrap();
+        let file = || direct.segment().fd().unwrap().try_clone_to_owned().unwrap();
+        let (sender, receiver) =
+            (DirectSender::attach(file()).unwrap(), DirectReceiver::attach(file()).unwrap());
+        (direct, sender, receiver)
+    }
+
+    fn label(note: u32) -> Label {
+        Label { note, meta: u64::from(note) << 7 }
+    }
+
+    #[test]
+    fn short_and_long_messages_come_in_order() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        for number in 0..5_000 {
+            let long = vec![number as u8; 3_000 + number as usize];
+            let offset = sender.store(&long).unwrap();
+            sender.push(label(number), &offset.to_ne_bytes()).unwrap();
+            assert!(!sender.is_drained());
+            assert_eq!(receiver.peek(), Some(label(number)));
+            let mut place = [0; 8];
+            receiver.read_body(&mut place);
+            let offset = u64::from_ne_bytes(place);
+            receiver.advance();
+            assert_eq!(receiver.memory().bytes(offset, long.len()).unwrap(), long);
+            receiver.release(offset);
+            assert!(receiver.peek().is_none() && !receiver.tell());
+            assert!(sender.is_drained() && sender.waiting() == 0);
+        }
+    }
+
+    #[test]
+    fn a_sender_without_room_is_woken_once_something_is_given_back() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        while sender.push(label(1), b"x").is_ok() {}
+        assert!(sender.store(b"no slot would say where").is_none());
+        sender.await_room();
+        assert!(!receiver.tell(), "nothing was given back");
+        assert!(receiver.peek().is_some());
+        receiver.advance();
+        assert!(receiver.tell() && !receiver.tell());
+        assert!(sender.push(label(2), b"y").is_ok());
+
+        while receiver.peek().is_some() {
+            receiver.advance();
+        }
+        let stored: Vec<u64> = std::iter::from_fn(|| sender.store(&[7; 100_000])).collect();
+        assert!(stored.len() >= 30);
+        sender.await_room();
+        sender.forget_room();
+        receiver.release(stored[0]);
+        assert!(!receiver.tell(), "it waits no longer");
+        assert!(sender.store(&[7; 100_000]).is_some());
+    }
+
+    #[test]
+    fn each_end_learns_that_the_other_is_gone() {
+        let (mut keeper, mut sender, mut receiver) = ends();
+        assert!(!sender.is_over() && !receiver.is_over());
+        sender.push(label(9), b"last").unwrap();
+        keeper.lose_sender();
+        assert!(receiver.is_over() && receiver.peek() == Some(label(9)), "what is there is read first");
+        keeper.lose_receiver();
+        assert!(sender.is_over());
+    }
+
+    #[test]
+    fn what_is_no_ring_is_refused() {
+        let file = |bytes: usize| Segment::shared(bytes).unwrap().fd().unwrap().try_clone_to_owned().unwrap();
+        assert!(DirectSender::attach(file(PAGE_BYTES)).is_err());
+        assert!(DirectReceiver::attach(file(SEGMENT_BYTES)).is_err(), "nobody has said what it is");
+    }
+}
