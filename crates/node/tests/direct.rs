@@ -80,7 +80,7 @@ fn whatever_way_each_message_goes_they_arrive_once_and_in_order() {
             bytes[..8].copy_from_slice(&number.to_le_bytes());
             // For long stretches to the same.
             match (number / 2_000 % 3, random % 2_000) {
-                (_, 1_998) if random % 3 == 0 => drop(sender.send_as(to, &bytes, &returns).unwrap()),
+                (_, 1_998) if random.is_multiple_of(3) => drop(sender.send_as(to, &bytes, &returns).unwrap()),
                 (0, _) => sender.send(SERVICE, &bytes).unwrap(),
                 (1, 0..1_000) => {
                     sender.send_with(to.into(), Class::Normal, Some(number), &bytes, None).unwrap();

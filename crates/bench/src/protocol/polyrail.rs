@@ -10,6 +10,7 @@ pub(crate) mod lodger;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,11 +173,15 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(PolyrailListener::open(&self.embed(setup, "receiver", &[])?, setup)?))
+        Ok(Box::new(PolyrailListener::open(&self.embed(setup, "receiver", &[])?, setup, self.door(setup))?))
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let pipe = PolyrailPipe::open(&self.embed(setup, "sender", &peers(address))?, setup)?;
+        let node = match address.split_once(DOOR) {
+            Some((_, path)) => lodger::join(setup, "sender", Path::new(path))?,
+            None => self.embed(setup, "sender", &peers(address))?,
+        };
+        let pipe = PolyrailPipe::open(&node, setup)?;
         pipe.find(timeout)?;
         Ok(Box::new(pipe))
     }
@@ -184,14 +189,18 @@ impl Protocol for Polyrail {
     fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
         let Some(first) = setups.first() else { return Ok(Vec::new()) };
         let node = self.embed(first, "receiver", &[])?;
-        let listen =
-            |setup| -> io::Result<Box<dyn Listener>> { Ok(Box::new(PolyrailListener::open(&node, setup)?)) };
+        let listen = |setup| -> io::Result<Box<dyn Listener>> {
+            Ok(Box::new(PolyrailListener::open(&node, setup, self.door(setup))?))
+        };
         setups.iter().map(listen).collect()
     }
 
     fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
         let Some(first) = flows.first() else { return Ok(Vec::new()) };
-        let node = self.embed(first.setup, "sender", &peers(first.address))?;
+        let node = match first.address.split_once(DOOR) {
+            Some((_, path)) => lodger::join(first.setup, "sender", Path::new(path))?,
+            None => self.embed(first.setup, "sender", &peers(first.address))?,
+        };
         let connect = |flow: &Flow| -> io::Result<Box<dyn Pipe>> {
             let pipe = PolyrailPipe::open(&node, flow.setup)?;
             pipe.find(timeout)?;
@@ -217,7 +226,16 @@ impl Protocol for Polyrail {
     }
 }
 
+/// Before the path in an address, where both sides attach to one node.
+const DOOR: char = '#';
+
 impl Polyrail {
+    /// Where the sender is to attach, if it is to share the receiver's node: on one machine programs do.
+    fn door(&self, setup: &Setup) -> Option<PathBuf> {
+        let shares = self.home == Home::Other && setup.devices.is_empty();
+        shares.then(|| lodger::path_of("receiver"))
+    }
+
     fn embed(&self, setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
         let config = match setup.devices.as_slice() {
             [] => config(setup, name, peers),
@@ -283,22 +301,28 @@ struct PolyrailListener {
     pipe: PolyrailPipe,
     /// Where its node can be reached, if the sender must be told.
     nodes: Vec<String>,
+    /// Where the sender attaches to the same node.
+    door: Option<PathBuf>,
 }
 
 impl PolyrailListener {
-    fn open(node: &Arc<Node>, setup: &Setup) -> io::Result<Self> {
+    fn open(node: &Arc<Node>, setup: &Setup, door: Option<PathBuf>) -> io::Result<Self> {
         let pipe = PolyrailPipe::open(node, setup)?;
         let range = ServiceRange::new(SERVICE_TYPE, setup.flow, setup.flow);
         pipe.port.bind(range, Scope::Cluster).map_err(io::Error::other)?;
         let nodes = if setup.far.is_some() { addresses(node, setup) } else { Vec::new() };
-        Ok(Self { pipe, nodes })
+        Ok(Self { pipe, nodes, door })
     }
 }
 
 impl Listener for PolyrailListener {
     fn address(&self) -> String {
         let service = format!("{SERVICE_TYPE}:{}", self.pipe.service.instance);
-        if self.nodes.is_empty() { service } else { format!("{service}@{}", self.nodes.join(",")) }
+        match &self.door {
+            Some(path) => format!("{service}{DOOR}{}", path.display()),
+            None if self.nodes.is_empty() => service,
+            None => format!("{service}@{}", self.nodes.join(",")),
+        }
     }
 
     fn accept(self: Box<Self>, _timeout: Duration) -> io::Result<Box<dyn Pipe>> {

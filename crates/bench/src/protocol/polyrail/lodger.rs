@@ -6,7 +6,7 @@ use crate::control::Setup;
 use polyrail::Node;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Order {
 
 /// Starts a node in another process, and attaches to it. That one ends with this process.
 pub(super) fn attach(setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {
-    let path = std::env::temp_dir().join(format!("polyrail-bench-{}-{name}.attach", std::process::id()));
+    let path = path_of(name);
     let peers = peers.iter().map(|peer| (*peer).to_owned()).collect();
     let order = Order { setup: setup.clone(), name: name.to_owned(), peers, path: path.clone() };
     let mut command = Command::new(std::env::current_exe()?);
@@ -34,10 +34,20 @@ pub(super) fn attach(setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Ar
     let (Some(mut orders), Some(says)) = (orders, says) else { return Err(io::ErrorKind::BrokenPipe.into()) };
     writeln!(orders, "{}", serde_json::to_string(&order)?)?;
     BufReader::new(says).read_line(&mut String::new())?;
-    let node = Node::attach_with(&path, config(setup, name, &[])).map_err(io::Error::other)?;
     // The pipe closes when this process ends, and the node's process with it.
     std::mem::forget(orders);
+    join(setup, name, &path)
+}
+
+/// Attaches to a node that is there.
+pub(super) fn join(setup: &Setup, name: &str, path: &Path) -> io::Result<Arc<Node>> {
+    let node = Node::attach_with(path, config(setup, name, &[])).map_err(io::Error::other)?;
     Ok(Arc::new(node))
+}
+
+/// Where programs attach to the node that this process has started under this name.
+pub(super) fn path_of(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("polyrail-bench-{}-{name}.attach", std::process::id()))
 }
 
 /// Runs the node until the standard input ends.
