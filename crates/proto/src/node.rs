@@ -525,6 +525,9 @@ impl Node {
         self.observe();
         let event = self.events.pop_front();
         self.observed = self.observed.saturating_sub(1);
+        if let Some(Event::Message { port, len, .. }) = event {
+            self.count_received(port, len);
+        }
         event
     }
 

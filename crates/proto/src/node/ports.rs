@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::port::Port;
 use crate::service::{Lookup, Pick};
 use crate::session::Session;
+use crate::stats::PortStats;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire;
@@ -135,6 +136,19 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
+    /// What a port did.
+    pub fn port_stats(&self, port: PortId) -> Option<PortStats> {
+        self.ports.get(&port).map(|entry| entry.stats)
+    }
+
+    /// A message of `bytes` becomes a port's.
+    pub(super) fn count_received(&mut self, port: PortId, bytes: u64) {
+        if let Some(entry) = self.ports.get_mut(&port) {
+            entry.stats.messages_received += 1;
+            entry.stats.bytes_received += bytes;
+        }
+    }
+
     /// Sends a message of `body.1` bytes: they must stay until the store is told to release them. Only what goes to one port
     /// may expire: on a connection nothing may be left out, and to several it would do so for some.
     pub fn send(
@@ -146,7 +160,23 @@ impl Node {
         body: (BufferId, u64),
         store: &mut dyn Store,
     ) -> Result<(), SendError> {
-        let how = how.into();
+        self.send_uncounted(now, port, to, how.into(), body, store)?;
+        if let Some(entry) = self.ports.get_mut(&port) {
+            entry.stats.messages_sent += 1;
+            entry.stats.bytes_sent += body.1;
+        }
+        Ok(())
+    }
+
+    fn send_uncounted(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        to: Destination,
+        how: Manner,
+        body: (BufferId, u64),
+        store: &mut dyn Store,
+    ) -> Result<(), SendError> {
         let ((buffer, len), Manner { class, tag, .. }) = (body, how);
         if !self.has_port(port) {
             return Err(SendError::Closed(port));
