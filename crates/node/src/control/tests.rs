@@ -1,4 +1,5 @@
 mod connections;
+mod metrics;
 mod ports;
 mod set;
 mod why;
