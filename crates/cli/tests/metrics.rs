@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "metrics/dashboard.rs"]
+mod dashboard;
 mod running;
 
 use running::pair::{PATIENCE, Pair, Watched, lines};
