@@ -54,7 +54,7 @@ pub use ports::{Destination, Manner};
 
 use discovery::Discovery;
 use handshake::Attempt;
-use ports::Sole;
+use ports::{Sole, Tally};
 use turns::Turns;
 
 /// A bearer as the core knows it.
@@ -113,6 +113,8 @@ pub struct Node {
     /// So many of `events` subscribers were told.
     observed: usize,
     sole: Option<Sole>,
+    sent: Tally,
+    received: Tally,
     attempts: Vec<Attempt>,
     discovery: Discovery,
     events: VecDeque<Event>,
@@ -147,6 +149,8 @@ impl Node {
             subscriptions: Subscriptions::default(),
             observed: 0,
             sole: None,
+            sent: Tally::default(),
+            received: Tally::default(),
             attempts: Vec::new(),
             events: VecDeque::new(),
             drops: Drops::default(),

@@ -13,6 +13,12 @@ fn a_port_counts_what_goes_to_one_and_to_several_and_what_comes() {
     client.send(Destination::Port(server.address()), Class::Normal, None, &[7; 300]).unwrap();
     client.send(Destination::Multicast(range), Class::Normal, None, &[7; 40]).unwrap();
     world.run(20);
+    // By turns, so that each counts for itself.
+    for owns in [true, false, true] {
+        let port = if owns { &mut own } else { &mut client };
+        port.send(Destination::Port(server.address()), Class::Normal, None, &[7; 5]).unwrap();
+        world.run(20);
+    }
     let count = |world: &mut World, node: usize, port: &Client| {
         let port = port.address().port;
         let members = ["messages_sent", "bytes_sent", "messages_received", "bytes_received"];
@@ -23,7 +29,7 @@ fn a_port_counts_what_goes_to_one_and_to_several_and_what_comes() {
         assert_eq!(counters(row), counted);
         counted
     };
-    assert_eq!(count(&mut world, 0, &client), [2, 340, 0, 0]);
-    assert_eq!(count(&mut world, 0, &own), [0, 0, 1, 40]);
-    assert_eq!(count(&mut world, 1, &server), [0, 0, 2, 340]);
+    assert_eq!(count(&mut world, 0, &client), [3, 345, 0, 0]);
+    assert_eq!(count(&mut world, 0, &own), [2, 10, 1, 40]);
+    assert_eq!(count(&mut world, 1, &server), [0, 0, 5, 355]);
 }
