@@ -12,6 +12,7 @@ mod failure;
 mod link;
 mod list;
 mod log;
+mod metrics;
 mod node;
 mod node_args;
 mod output;
@@ -20,6 +21,7 @@ mod send;
 mod service;
 mod size;
 mod testbed;
+mod top;
 mod trace;
 mod watch;
 mod why;
@@ -79,6 +81,10 @@ enum Command {
     /// Sums of all counters of a running node, drops by reason
     #[command(after_help = "Example: polyrail stats --json")]
     Stats(list::ListArgs),
+    /// Shows the ports and links of a running node at work: rates, queues, losses, again and again
+    Top(top::Top),
+    /// Metrics of a running node for Prometheus: prints them, or serves them by HTTP
+    Metrics(metrics::Metrics),
     /// Tells what a message to a peer would take now, link by link, and why
     Why(why::Why),
     /// Captures the packets of a running node, into a file or as text
@@ -135,6 +141,8 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Port(ask) => list::run(Noun::Port, ask, output),
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
+        Command::Top(arguments) => top::run(&arguments, output),
+        Command::Metrics(arguments) => metrics::run(&arguments, output),
         Command::Why(arguments) => why::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Doctor(arguments) => doctor::run(&arguments, output),

@@ -133,22 +133,28 @@ pub fn table(columns: &[&str], rows: &[Value]) -> Vec<String> {
             !rows.is_empty() && rows.iter().all(|row| row[*column].is_number() || row[*column].is_null())
         })
         .collect();
-    let headings: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
+    aligned(columns, &cells, &is_number)
+}
+
+/// The lines of a table of words; those of the columns that are `to_right` end below each other.
+pub fn aligned(headings: &[&str], cells: &[Vec<String>], to_right: &[bool]) -> Vec<String> {
+    let headings: Vec<String> = headings.iter().map(|heading| heading.to_string()).collect();
     let width = |index: usize| {
         cells.iter().chain([&headings]).map(|row| row[index].chars().count()).max().unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let line = |row: &Vec<String>| {
         let padded = row.iter().enumerate().map(|(index, text)| {
             let width = widths[index];
-            if is_number[index] { format!("{text:>width$}") } else { format!("{text:<width$}") }
+            if to_right[index] { format!("{text:>width$}") } else { format!("{text:<width$}") }
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_string()
     };
-    [&headings].into_iter().chain(&cells).map(line).collect()
+    [&headings].into_iter().chain(cells).map(line).collect()
 }
 
-fn cell(value: &Value) -> String {
+/// A value as people read it.
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::Bool(true) => "yes".into(),

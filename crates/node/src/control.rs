@@ -2,6 +2,7 @@
 
 mod connections;
 mod find;
+mod metrics;
 mod rows;
 mod set;
 mod show;
@@ -190,6 +191,7 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
     }
     match verb {
         "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
+        "" if noun == "metrics" => Ok(json!({"ok": true, "metrics": metrics::text(engine, moment)})),
         "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
         "list" if noun == "connection" => {
             let (rows, total) = connections::list(engine, &request.only, moment)?;
@@ -200,8 +202,9 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
         "show" if known => Ok(json!({"ok": true, "show": show(noun, named(noun, name)?, engine, moment)?})),
         _ => {
             let nouns = NOUNS.join("|");
-            let known =
-                format!("{nouns} list, {nouns} show, {nouns} stats, link set, stats, status, trace, why");
+            let known = format!(
+                "{nouns} list, {nouns} show, {nouns} stats, link set, metrics, stats, status, trace, why"
+            );
             Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
         }
     }

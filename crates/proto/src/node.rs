@@ -54,7 +54,7 @@ pub use ports::{Destination, Manner};
 
 use discovery::Discovery;
 use handshake::Attempt;
-use ports::Sole;
+use ports::{Sole, Tally};
 use turns::Turns;
 
 /// A bearer as the core knows it.
@@ -113,6 +113,8 @@ pub struct Node {
     /// So many of `events` subscribers were told.
     observed: usize,
     sole: Option<Sole>,
+    sent: Tally,
+    received: Tally,
     attempts: Vec<Attempt>,
     discovery: Discovery,
     events: VecDeque<Event>,
@@ -147,6 +149,8 @@ impl Node {
             subscriptions: Subscriptions::default(),
             observed: 0,
             sole: None,
+            sent: Tally::default(),
+            received: Tally::default(),
             attempts: Vec::new(),
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -525,6 +529,9 @@ impl Node {
         self.observe();
         let event = self.events.pop_front();
         self.observed = self.observed.saturating_sub(1);
+        if let Some(Event::Message { port, len, .. }) = event {
+            self.count_received(port, len);
+        }
         event
     }
 

@@ -3,6 +3,7 @@
 use crate::config::Policy;
 use crate::id::ConnectionId;
 use crate::service::Lookup;
+use crate::stats::PortStats;
 use std::collections::BTreeSet;
 
 /// A port of this node.
@@ -18,6 +19,8 @@ pub(crate) struct Port {
     pub policy: Option<Policy>,
     /// Ends of connections that belong to it, in all sessions.
     pub connections: u32,
+    /// What it did.
+    pub stats: PortStats,
 }
 
 /// A port that accepts connections.

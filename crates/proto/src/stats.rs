@@ -73,6 +73,19 @@ pub struct SessionStats {
     pub refused_by_peer: u64,
 }
 
+/// What a port did since it was opened: messages of all kinds, to and from all nodes, its own among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortStats {
+    /// Messages taken from its program; one to several counts once.
+    pub messages_sent: u64,
+    /// Bytes of them.
+    pub bytes_sent: u64,
+    /// Messages delivered to it.
+    pub messages_received: u64,
+    /// Bytes of them.
+    pub bytes_received: u64,
+}
+
 /// What became of the connections of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionStats {

@@ -85,6 +85,9 @@ fn exchange(seed: u64, loss: usize, count: u64, sizes: &[usize], sleep_steps: u6
     let counted = |host: usize| world.hosts[host].node.sessions().next().unwrap().stats;
     assert_eq!((counted(0).messages_sent, counted(0).messages_confirmed), (count, count));
     assert_eq!((counted(0).messages_failed, counted(1).messages_received), (0, count));
+    let did = |host: usize| world.hosts[host].node.port_stats(ports[host]).unwrap();
+    assert_eq!((did(0).messages_sent, did(1).messages_received), (count, count));
+    assert_eq!((did(0).messages_received, did(1).bytes_received), (0, did(0).bytes_sent));
     assert_eq!(world.hosts.iter().map(|h| h.memory.in_use()).collect::<Vec<_>>(), [(0, 0); 2]);
     world
 }

@@ -101,12 +101,15 @@ fn port_row(engine: &mut Engine, port: PortId, bindings: &[BindingStatus]) -> Op
     let memory = engine.port_memory(port)?;
     let node = engine.core().config().node;
     let (program, pid, uid) = owner(memory.guest.as_ref());
+    let did = engine.core().port_stats(port).unwrap_or_default();
     Some(json!({
         "port": port.0, "address": format!("{node}:{port}"),
         "state": if memory.closing { "closing" } else { "open" }, "program": program, "pid": pid, "uid": uid,
         "bindings": bindings_of(node, port, bindings), "connections": engine.core().connections_of(port),
         "messages_unconfirmed": engine.core().unconfirmed(port),
-        "messages_settled": memory.completed, "commands_waiting": memory.commands_waiting,
+        "messages_settled": memory.completed, "messages_sent": did.messages_sent, "bytes_sent": did.bytes_sent,
+        "messages_received": did.messages_received, "bytes_received": did.bytes_received,
+        "commands_waiting": memory.commands_waiting,
         "completions_waiting": memory.completions_waiting, "receive_arena_bytes": memory.receive_arena_bytes,
         "receive_free_bytes": memory.receive_free_bytes,
     }))

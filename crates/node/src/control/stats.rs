@@ -157,7 +157,10 @@ fn port_rows(engine: &mut Engine, name: Option<&str>) -> Result<Vec<(String, Val
     let row = |port| {
         let memory = engine.port_memory(port)?;
         let unconfirmed = engine.core().unconfirmed(port);
+        let did = engine.core().port_stats(port).unwrap_or_default();
         let counters = json!({
+            "messages_sent": did.messages_sent, "bytes_sent": did.bytes_sent,
+            "messages_received": did.messages_received, "bytes_received": did.bytes_received,
             "messages_settled": memory.completed, "messages_unconfirmed": unconfirmed,
             "commands_waiting": memory.commands_waiting, "completions_waiting": memory.completions_waiting,
             "receive_used_bytes": memory.receive_arena_bytes.saturating_sub(memory.receive_free_bytes),

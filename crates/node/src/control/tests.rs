@@ -1,4 +1,6 @@
 mod connections;
+mod metrics;
+mod ports;
 mod set;
 mod why;
 

@@ -44,6 +44,11 @@ impl Engine {
         self.turns
     }
 
+    /// Processes that are attached.
+    pub(crate) fn attached(&self) -> usize {
+        self.news.listeners()
+    }
+
     /// Buffers for large messages that are the engine's at the moment.
     pub(crate) fn held_buffers(&self) -> (usize, u64) {
         self.store.held()

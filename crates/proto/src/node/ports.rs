@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::port::Port;
 use crate::service::{Lookup, Pick};
 use crate::session::Session;
+use crate::stats::PortStats;
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::wire;
@@ -60,6 +61,37 @@ pub(super) struct Sole {
     service: ServiceAddress,
     generation: u64,
     to: Option<PortAddress>,
+}
+
+/// What a port did that its entry does not say yet. As a rule a message is of the port of the one before, and to look that up
+/// for each small message would cost a hundredth of what it costs to send it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    port: PortId,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    /// Counts a message of a port; what is to be added to the entry of another one now.
+    #[inline]
+    fn count(&mut self, port: PortId, bytes: u64) -> Option<Tally> {
+        let before =
+            (self.port != port).then(|| std::mem::replace(self, Tally { port, messages: 0, bytes: 0 }));
+        self.messages += 1;
+        self.bytes += bytes;
+        before
+    }
+
+    fn add_sent(&self, stats: &mut PortStats) {
+        stats.messages_sent += self.messages;
+        stats.bytes_sent += self.bytes;
+    }
+
+    fn add_received(&self, stats: &mut PortStats) {
+        stats.messages_received += self.messages;
+        stats.bytes_received += self.bytes;
+    }
 }
 
 impl Node {
@@ -135,6 +167,38 @@ impl Node {
         self.sessions().map(|s| s.unconfirmed_of(port)).sum()
     }
 
+    /// What a port did.
+    pub fn port_stats(&self, port: PortId) -> Option<PortStats> {
+        let mut stats = self.ports.get(&port)?.stats;
+        if self.sent.port == port {
+            self.sent.add_sent(&mut stats);
+        }
+        if self.received.port == port {
+            self.received.add_received(&mut stats);
+        }
+        Some(stats)
+    }
+
+    /// A message of `bytes` was taken from a port.
+    #[inline]
+    fn count_sent(&mut self, port: PortId, bytes: u64) {
+        if let Some(before) = self.sent.count(port, bytes)
+            && let Some(entry) = self.ports.get_mut(&before.port)
+        {
+            before.add_sent(&mut entry.stats);
+        }
+    }
+
+    /// A message of `bytes` becomes a port's.
+    #[inline]
+    pub(super) fn count_received(&mut self, port: PortId, bytes: u64) {
+        if let Some(before) = self.received.count(port, bytes)
+            && let Some(entry) = self.ports.get_mut(&before.port)
+        {
+            before.add_received(&mut entry.stats);
+        }
+    }
+
     /// Sends a message of `body.1` bytes: they must stay until the store is told to release them. Only what goes to one port
     /// may expire: on a connection nothing may be left out, and to several it would do so for some.
     pub fn send(
@@ -157,12 +221,16 @@ impl Node {
         let (to, service) = match to {
             Destination::Port(to) => (to, None),
             Destination::Multicast(range) => {
-                return self.send_to_all(now, port, range, (class, tag), body, store);
+                self.send_to_all(now, port, range, (class, tag), body, store)?;
+                self.count_sent(port, len);
+                return Ok(());
             }
             Destination::Service(service) => (self.pick((port, class, tag), service)?, Some(service)),
             Destination::Connection(id) => {
                 let message = Outgoing { buffer, len, service: None, range: None, tag, returns: false };
-                return self.send_on(now, port, id, message);
+                self.send_on(now, port, id, message)?;
+                self.count_sent(port, len);
+                return Ok(());
             }
         };
         if how.expires_at.is_some_and(|at| at <= now) {
@@ -177,7 +245,11 @@ impl Node {
             None => session.send(now, key, message),
             Some(at) => session.send_until(now, key, message, at),
         };
-        if taken { Ok(()) } else { Err(SendError::Overload(to.node)) }
+        if !taken {
+            return Err(SendError::Overload(to.node));
+        }
+        self.count_sent(port, len);
+        Ok(())
     }
 
     /// One of the ports that have bound `service`, as the sender's port chooses: those that can take a message now first,
