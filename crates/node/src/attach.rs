@@ -51,6 +51,8 @@ pub(crate) struct FoundWay {
     pub generation: u64,
     /// A ring to it, its number, and the bell of the receiver.
     pub ring: Option<(u64, DirectSender, PortBell)>,
+    /// There is none to that port, and is to be none.
+    pub refused: bool,
 }
 
 /// A ring that a node gives to who receives by it.
@@ -211,12 +213,12 @@ impl Tie {
             }
         };
         let (answer, descriptors) = self.ask(&Ask::Way { to, class: class as u8, rings })?;
-        let Answer::Way { to, number, generation } = answer else { return Err(unexpected(answer)) };
+        let Answer::Way { to, number, generation, refused } = answer else { return Err(unexpected(answer)) };
         let ring = match <[OwnedFd; 2]>::try_from(descriptors) {
             Ok([ring, bell]) => Some((number, DirectSender::attach(ring)?, PortBell::attach(bell)?)),
             Err(_) => None,
         };
-        Ok(FoundWay { to, generation, ring })
+        Ok(FoundWay { to, generation, ring, refused })
     }
 
     /// The ring that was announced under this number.

@@ -10,14 +10,14 @@ const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 /// A node, and where programs attach to it.
 struct Machine {
     door: PathBuf,
-    _node: Node,
+    node: Node,
 }
 
 impl Machine {
     fn new(test: &str) -> Machine {
         let door = std::env::temp_dir().join(format!("polyrail-{}-{test}.attach", std::process::id()));
         let config = Config::new().insecure().interfaces(["lo"]).discovery(false).attach(&door);
-        Machine { _node: Node::embed(config).unwrap(), door }
+        Machine { node: Node::embed(config).unwrap(), door }
     }
 
     fn attach(&self) -> Node {
@@ -232,4 +232,23 @@ fn a_program_that_waits_on_a_descriptor_is_told() {
         }
     }
     assert!(sending.join().unwrap() > COUNT / 2);
+}
+
+#[test]
+fn what_leaves_the_machine_or_goes_to_the_nodes_own_program_is_never_held_up_for_a_ring() {
+    let machine = Machine::new("embedded");
+    let program = machine.attach();
+    let (sender, receiver) = (program.port().unwrap(), machine.node.port().unwrap());
+    receiver.bind(SERVICE, Scope::Node).unwrap();
+    for number in 0..2_000u64 {
+        if number % 3 == 0 {
+            sender.send(SERVICE, &number.to_le_bytes()).unwrap();
+        } else {
+            sender.send(receiver.address(), &number.to_le_bytes()).unwrap();
+        }
+    }
+    for number in 0..2_000 {
+        assert_eq!(number_of(&receiver), number);
+    }
+    assert_eq!(sender.sent_direct(), 0);
 }

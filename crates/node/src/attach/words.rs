@@ -89,6 +89,7 @@ pub(super) enum Answer {
         to: Option<PortAddress>,
         number: u64,
         generation: u64,
+        refused: bool,
     },
     /// With the ring, and the bell of who sends by it.
     Ring {

@@ -46,6 +46,8 @@ pub(crate) struct Found {
     pub generation: u64,
     /// A new ring, its number, and the bell of the receiver.
     pub ring: Option<(u64, [Arc<Segment>; 2])>,
+    /// There is none to that port, and is to be none.
+    pub refused: bool,
 }
 
 /// What the engine gives to a port that takes a ring.
@@ -78,14 +80,16 @@ impl Engine {
             Destination::Connection(_) | Destination::Multicast(_) => None,
         };
         let own = self.node.config().node;
-        let mut found = Found { to: address, generation, ring: None };
+        let mut found = Found { to: address, generation, ring: None, refused: false };
         if let Some(to) = address
             && to.node == own
             && to.port != from
             && !rings.contains(&to)
             && self.node.unconfirmed(from) == 0
+            && self.store.has_taken_all(from)
         {
             found.ring = self.make_ring(from, to.port, class)?;
+            found.refused = found.ring.is_none();
         }
         Ok(found)
     }
@@ -183,5 +187,62 @@ impl Engine {
         if self.directs.list.iter().any(are_joined) {
             self.store.nudge(port);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Budget, Client, Guest, Sizes};
+    use polyrail_proto::Config;
+    use polyrail_proto::id::{Incarnation, NodeId};
+
+    const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
+
+    fn opened(engine: &mut Engine, uid: u32) -> Client {
+        let (address, memory) = engine.open_guest(SIZES, Guest::new(1, uid, "test".into())).unwrap();
+        let [memory, bell] = memory.map(|segment| segment.fd().unwrap().try_clone_to_owned().unwrap());
+        Client::of_guest(memory, bell, address).unwrap()
+    }
+
+    #[test]
+    fn there_is_no_ring_before_all_that_was_handed_in_has_arrived() {
+        let mut engine = Engine::new(0, Config::new(NodeId(1), Incarnation(1)));
+        let (mut sender, receiver) = (opened(&mut engine, 1), opened(&mut engine, 2));
+        let (from, to) = (sender.address().port, Destination::Port(receiver.address()));
+        let ring = |engine: &mut Engine| engine.find_way(from, to, Class::Normal, &[]).unwrap().ring;
+        sender.send(to, Class::Normal, None, b"first").unwrap();
+        assert!(ring(&mut engine).is_none(), "the engine has not even taken it");
+        for turn in 1..20 {
+            engine.turn(turn * 1_000_000, Budget::THOROUGH);
+        }
+        // Nobody delivers to a node without a loopback.
+        assert_eq!(engine.node.unconfirmed(from) == 0, ring(&mut engine).is_some());
+    }
+
+    #[test]
+    fn rings_are_forgotten_when_either_end_is_gone_and_are_taken_once_by_whom_they_lead_to() {
+        let mut engine = Engine::new(0, Config::new(NodeId(1), Incarnation(1)));
+        let (one, other, third) = (opened(&mut engine, 1), opened(&mut engine, 2), opened(&mut engine, 1));
+        let ports = [&one, &other, &third].map(|client| client.address().port);
+        let ring = |engine: &mut Engine, from: usize, to: &Client| {
+            let to = Destination::Port(to.address());
+            engine.find_way(ports[from], to, Class::Normal, &[]).unwrap().ring.map(|(number, _)| number)
+        };
+        let numbers =
+            [ring(&mut engine, 0, &other), ring(&mut engine, 2, &one), ring(&mut engine, 1, &third)];
+        let numbers = numbers.map(Option::unwrap);
+        assert!(engine.take_ring(ports[2], numbers[0]).is_none(), "it is another's");
+        assert!(!engine.take_ring(ports[1], numbers[0]).unwrap().same_user);
+        assert!(engine.take_ring(ports[1], numbers[0]).is_none(), "once");
+        assert!(engine.take_ring(ports[0], numbers[1]).unwrap().same_user);
+        engine.end_rings(ports[0]);
+        assert_eq!(engine.directs.list.len(), 1);
+        // What was put into a ring that its receiver has not taken is still read.
+        engine.end_rings(ports[1]);
+        assert_eq!(engine.directs.list.len(), 1);
+        assert!(engine.take_ring(ports[2], numbers[2]).is_some());
+        assert!(engine.directs.list.is_empty());
+        assert!(ring(&mut engine, 0, &one).is_none(), "nobody needs a ring to itself");
     }
 }

@@ -508,6 +508,11 @@ impl EngineStore {
         slot.bell.clone().filter(|_| stays)
     }
 
+    /// Whether all is taken that a client has handed in.
+    pub(super) fn has_taken_all(&mut self, port: PortId) -> bool {
+        self.slot_of(port).is_some_and(|(_, slot)| slot.pair.sq.is_empty())
+    }
+
     /// Announces a sleep at the doorbells of all guests; whether one of them has handed something in before.
     pub(super) fn await_guests(&mut self) -> bool {
         let mut news = false;

@@ -29,6 +29,7 @@ impl Port {
         match wish {
             Wish::None => {}
             Wish::Ring => self.ask_way(to, class),
+            Wish::Calm if !self.client.borrow().knows(to) => self.ask_way(to, class),
             Wish::Calm if self.wait_until(deadline(Some(CALM_PATIENCE)), is_calm) => self.ask_way(to, class),
             Wish::Calm => {}
         }
@@ -46,9 +47,11 @@ impl Port {
                 found.as_ref().map_or((None, generation), |found| (found.to, found.generation));
             client.note_known(service, to, generation);
         }
-        if let Ok(found) = found
-            && let Some((to, (number, ring, bell))) = found.to.zip(found.ring)
-        {
+        let Ok(found) = found else { return };
+        if found.refused {
+            client.note_refused(to, class);
+        }
+        if let Some((to, (number, ring, bell))) = found.to.zip(found.ring) {
             client.add_out((to, class, number), ring, bell);
         }
     }

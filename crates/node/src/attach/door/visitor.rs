@@ -194,9 +194,9 @@ impl Port {
             Target::Service { kind, instance } => Destination::Service(ServiceAddress { kind, instance }),
         };
         let found = home.drive.engine().find_way(self.port, to, Class::from_bits(class), rings);
-        let said = found.and_then(|Found { to, generation, ring }| {
+        let said = found.and_then(|Found { to, generation, ring, refused }| {
             let (number, memory) = ring.map_or((0, Vec::new()), |(number, memory)| (number, memory.to_vec()));
-            Ok(Said::with(Answer::Way { to, number, generation }, files_of(&memory)?))
+            Ok(Said::with(Answer::Way { to, number, generation, refused }, files_of(&memory)?))
         });
         // The receiver is to hear of it.
         home.drive.inline();

@@ -76,6 +76,8 @@ struct Counted {
     /// So many are worth a ring, if nothing is under way; and so many a wait for that.
     wanted_after: u32,
     wait_after: u32,
+    /// There was none for it.
+    refused: bool,
 }
 
 /// The rings of one client.
@@ -240,7 +242,7 @@ impl Client {
 
     /// Counts a message that went by the engine; what its flow would like.
     pub(crate) fn wish_of(&mut self, to: Destination, class: Class) -> Wish {
-        if matches!(to, Destination::Connection(_) | Destination::Multicast(_)) {
+        if !self.may_have_ring(to) {
             return Wish::None;
         }
         let calm = self.unconfirmed() == 0;
@@ -255,12 +257,13 @@ impl Client {
                 messages: 0,
                 wanted_after: WANTED_AFTER,
                 wait_after: WAIT_AFTER,
+                refused: false,
             });
             counted.len() - 1
         });
         let flow = &mut counted[at];
         flow.messages += 1;
-        if flow.messages < if calm { flow.wanted_after } else { flow.wait_after } {
+        if flow.refused || flow.messages < if calm { flow.wanted_after } else { flow.wait_after } {
             return Wish::None;
         }
         flow.messages = 0;
@@ -270,6 +273,36 @@ impl Client {
         } else {
             flow.wait_after = (flow.wait_after * 2).min(WAIT_AFTER_MAX);
             Wish::Calm
+        }
+    }
+
+    /// Whether messages to `to` stay on this machine, as far as is known: those that leave it are never held up for a ring.
+    fn may_have_ring(&self, to: Destination) -> bool {
+        let own = self.address.node;
+        match to {
+            Destination::Port(to) => to.node == own && to != self.address,
+            Destination::Service(service) => match self.directs.known(service) {
+                Some(known) if known.generation == self.pair.words.names_generation.load() => {
+                    known.to.is_some_and(|to| to.node == own)
+                }
+                _ => true,
+            },
+            Destination::Connection(_) | Destination::Multicast(_) => false,
+        }
+    }
+
+    /// Whether it is known who gets messages to `to`.
+    pub(crate) fn knows(&self, to: Destination) -> bool {
+        let Destination::Service(service) = to else { return true };
+        let generation = self.pair.words.names_generation.load();
+        self.directs.known(service).is_some_and(|known| known.generation == generation)
+    }
+
+    /// The engine has no ring for a flow, and is not asked again.
+    pub(crate) fn note_refused(&mut self, to: Destination, class: Class) {
+        let mut flows = self.directs.counted.iter_mut();
+        if let Some(flow) = flows.find(|flow| flow.to == to && flow.class == class) {
+            flow.refused = true;
         }
     }
 
