@@ -222,7 +222,7 @@ impl Port {
         let number = number.ok_or_else(|| self.not_taken())?;
         if self.client.borrow().sent_direct() == direct {
             self.sent(to, number, bytes.len())?;
-            self.seek_ring(to, how.class);
+            self.seek_ring(to, how.class, until_ns);
         } else {
             self.call_if_needed();
         }

@@ -252,3 +252,38 @@ fn what_leaves_the_machine_or_goes_to_the_nodes_own_program_is_never_held_up_for
     }
     assert_eq!(sender.sent_direct(), 0);
 }
+
+#[test]
+fn what_is_urgent_is_read_before_bulk_that_came_first_and_senders_take_turns() {
+    let machine = Machine::new("classes");
+    let (program, other) = (machine.attach(), machine.attach());
+    let receiver = other.port().unwrap();
+    let to = Destination::Port(receiver.address());
+    let senders = [program.port().unwrap(), program.port().unwrap()];
+    let send = |sender: usize, class: Class| {
+        let direct = senders[sender].sent_direct();
+        senders[sender].send_with(to, class, Some(sender as u64), b"x", None).unwrap();
+        senders[sender].sent_direct() > direct
+    };
+    let flows = [(0, Class::Bulk), (1, Class::Bulk), (1, Class::Urgent)];
+    // Each has a ring, and all of these were read.
+    for (sender, class) in flows {
+        let began = Instant::now();
+        while !send(sender, class) {
+            assert!(began.elapsed() < PATIENCE, "no ring");
+        }
+    }
+    while receiver.recv_timeout(Duration::from_millis(50)).unwrap().is_some() {}
+    for (sender, class) in flows {
+        assert!((0..3).all(|_| send(sender, class)));
+    }
+    let read: Vec<_> = (0..9)
+        .map(|_| {
+            let message = receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+            (message.class(), message.tag().unwrap())
+        })
+        .collect();
+    assert_eq!(read[..3], [(Class::Urgent, 1); 3]);
+    assert!(read[3..].iter().all(|(class, _)| *class == Class::Bulk));
+    assert!(read[3..].windows(2).all(|pair| pair[0].1 != pair[1].1), "{read:?}");
+}

@@ -1,26 +1,26 @@
 //! Rings past the engine: when a port asks for one, and how it takes one that leads to it.
 
-use super::{Port, deadline};
+use super::Port;
+use crate::clock::now_ns;
 use crate::engine::Budget;
-use crate::engine::client::direct::{Before, Wish};
+use crate::engine::client::direct::Wish;
 use polyrail_proto::flow::Class;
 use polyrail_proto::node::Destination;
-use std::time::Duration;
 
 /// A flow that is worth a ring waits so long at most for what was sent before to arrive.
-const CALM_PATIENCE: Duration = Duration::from_millis(10);
+const CALM_PATIENCE_NS: u64 = 10_000_000;
 
 impl Port {
     /// Sees to it that it is known who gets a message to `to`, where that matters.
     #[inline]
     pub(super) fn prepare_way(&self, to: Destination, class: Class) {
-        if self.tie.is_some() && self.client.borrow().before_sending(to) == Before::Ask {
+        if self.tie.is_some() && self.client.borrow().must_ask(to) {
             self.ask_way(to, class);
         }
     }
 
-    /// A message went by the engine: asks for a ring if it is worth one.
-    pub(super) fn seek_ring(&self, to: Destination, class: Class) {
+    /// A message went by the engine: asks for a ring if it is worth one. Waits no longer than its sender would have.
+    pub(super) fn seek_ring(&self, to: Destination, class: Class, until_ns: Option<u64>) {
         if self.tie.is_none() {
             return;
         }
@@ -30,8 +30,13 @@ impl Port {
             Wish::None => {}
             Wish::Ring => self.ask_way(to, class),
             Wish::Calm if !self.client.borrow().knows(to) => self.ask_way(to, class),
-            Wish::Calm if self.wait_until(deadline(Some(CALM_PATIENCE)), is_calm) => self.ask_way(to, class),
-            Wish::Calm => {}
+            Wish::Calm => {
+                let patient_ns = now_ns() + CALM_PATIENCE_NS;
+                let until_ns = until_ns.map_or(patient_ns, |until_ns| until_ns.min(patient_ns));
+                if self.wait_until(Some(until_ns), is_calm) {
+                    self.ask_way(to, class);
+                }
+            }
         }
     }
 

@@ -102,14 +102,6 @@ pub(super) struct Directs {
 /// Changes that are remembered: a failure of a message that went by the engine is told long before so many more.
 const TURNS_MAX: usize = 4_096;
 
-/// What is to be done before a message can go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Before {
-    Nothing,
-    /// The engine has to be asked, for names have changed.
-    Ask,
-}
-
 /// What a flow by the engine would like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
@@ -190,25 +182,30 @@ fn fits(how: &Manner, len: u64) -> bool {
 }
 
 impl Client {
-    /// What has to be done before a message goes to `to`: where there are rings it must be known who serves a service, for what
-    /// goes by the engine could come to a port to which a ring leads.
+    /// Whether it is known who gets messages to `to`.
     #[inline]
-    pub(crate) fn before_sending(&self, to: Destination) -> Before {
-        let Destination::Service(service) = to else { return Before::Nothing };
-        if self.directs.outs.is_empty() {
-            return Before::Nothing;
-        }
+    pub(crate) fn knows(&self, to: Destination) -> bool {
+        let Destination::Service(service) = to else { return true };
+        self.known_now(service).is_some()
+    }
+
+    /// Whether the engine has to be asked before a message goes to `to`: where there are rings it must be known who serves a service,
+    /// for what goes by the engine could come to a port to which a ring leads.
+    #[inline]
+    pub(crate) fn must_ask(&self, to: Destination) -> bool {
+        !self.directs.outs.is_empty() && !self.knows(to)
+    }
+
+    /// What is known of a service, if names have not changed since.
+    fn known_now(&self, service: ServiceAddress) -> Option<&Known> {
         let generation = self.pair.words.names_generation.load();
-        match self.directs.known(service) {
-            Some(known) if known.generation == generation => Before::Nothing,
-            _ => Before::Ask,
-        }
+        self.directs.known(service).filter(|known| known.generation == generation)
     }
 
     /// Whether a message that is longer than most may go by a ring.
     pub(crate) fn goes_direct(&self, to: Destination, how: &Manner, len: u64) -> bool {
-        fits(how, len)
-            && matches!(self.directs.receiver(to), Some(to) if self.directs.out_to(to, how.class).is_some())
+        let ring = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class));
+        fits(how, len) && ring.is_some()
     }
 
     /// Ports to which there are rings of `class`.
@@ -281,21 +278,11 @@ impl Client {
         let own = self.address.node;
         match to {
             Destination::Port(to) => to.node == own && to != self.address,
-            Destination::Service(service) => match self.directs.known(service) {
-                Some(known) if known.generation == self.pair.words.names_generation.load() => {
-                    known.to.is_some_and(|to| to.node == own)
-                }
-                _ => true,
-            },
+            Destination::Service(service) => {
+                self.known_now(service).is_none_or(|known| known.to.is_some_and(|to| to.node == own))
+            }
             Destination::Connection(_) | Destination::Multicast(_) => false,
         }
-    }
-
-    /// Whether it is known who gets messages to `to`.
-    pub(crate) fn knows(&self, to: Destination) -> bool {
-        let Destination::Service(service) = to else { return true };
-        let generation = self.pair.words.names_generation.load();
-        self.directs.known(service).is_some_and(|known| known.generation == generation)
     }
 
     /// The engine has no ring for a flow, and is not asked again.
