@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 const FAMILY_MEMORY: u8 = 1;
+const FAMILY_SHM: u8 = 2;
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
 
@@ -15,10 +16,18 @@ pub enum Address {
     Ip(SocketAddr),
     /// A seat in an in-process hub.
     Memory(u32),
+    /// A node that shares memory with others of its machine.
+    Shm {
+        /// The same for all that can.
+        machine: u64,
+        /// Drawn by the node at its start.
+        seat: u64,
+    },
 }
 
 impl Address {
-    /// The stable wire form and its length: one byte family (4, 6 or 1), port, address, all in network order.
+    /// The stable wire form and its length: one byte family (4, 6, 1 or 2), port, address, all in network order. Where there
+    /// is no port, two bytes are 0 (shared memory) or missing (a hub).
     ///
     /// The scope id of an IPv6 link-local address means something on this machine only, so it is left out.
     pub fn to_bytes(&self) -> ([u8; 24], usize) {
@@ -44,6 +53,12 @@ impl Address {
                 out[1..5].copy_from_slice(&seat.to_be_bytes());
                 (out, 5)
             }
+            Address::Shm { machine, seat } => {
+                out[0] = FAMILY_SHM;
+                out[3..11].copy_from_slice(&machine.to_be_bytes());
+                out[11..19].copy_from_slice(&seat.to_be_bytes());
+                (out, 19)
+            }
         }
     }
 
@@ -53,6 +68,11 @@ impl Address {
         let (&family, rest) = bytes.split_first()?;
         match family {
             FAMILY_MEMORY => Some(Address::Memory(u32::from_be_bytes(rest.try_into().ok()?))),
+            FAMILY_SHM => {
+                let (machine, seat) = rest.strip_prefix(&[0, 0])?.split_first_chunk::<8>()?;
+                let seat = u64::from_be_bytes(seat.try_into().ok()?);
+                Some(Address::Shm { machine: u64::from_be_bytes(*machine), seat })
+            }
             FAMILY_V4 => {
                 let (port, ip) = rest.split_first_chunk::<2>()?;
                 let ip = Ipv4Addr::from(<[u8; 4]>::try_from(ip).ok()?);
@@ -73,6 +93,7 @@ impl std::fmt::Display for Address {
         match self {
             Address::Ip(address) => address.fmt(f),
             Address::Memory(seat) => write!(f, "memory:{seat}"),
+            Address::Shm { seat, .. } => write!(f, "shm:{seat:016x}"),
         }
     }
 }
@@ -87,10 +108,11 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether `other` is a neighbour on this medium: same family and same subnet; in memory, always.
+    /// Whether `other` is a neighbour on this medium: same family and same subnet, or the same machine; in a hub, always.
     pub fn reaches(&self, other: &Address) -> bool {
         match (self.address, other) {
             (Address::Memory(_), Address::Memory(_)) => true,
+            (Address::Shm { machine: own, .. }, Address::Shm { machine: other, .. }) => own == *other,
             (Address::Ip(own), Address::Ip(other)) => match (own.ip(), other.ip()) {
                 (IpAddr::V4(a), IpAddr::V4(b)) => {
                     let differ = u32::from(a) ^ u32::from(b);
@@ -119,7 +141,9 @@ mod tests {
     fn wire_form_is_fixed_and_comes_back() {
         let (bytes, length) = ip("10.1.2.3:258").to_bytes();
         assert_eq!(bytes[..length], [4, 1, 2, 10, 1, 2, 3]);
-        for address in [ip("10.1.2.3:7430"), ip("[fd00::1]:9"), Address::Memory(0xDEAD_BEEF)] {
+        let shm = Address::Shm { machine: u64::MAX - 1, seat: 0x0102_0304_0506_0708 };
+        assert_eq!(shm.to_string(), "shm:0102030405060708");
+        for address in [ip("10.1.2.3:7430"), ip("[fd00::1]:9"), Address::Memory(0xDEAD_BEEF), shm] {
             let (bytes, length) = address.to_bytes();
             assert_eq!(Address::from_bytes(&bytes[..length]), Some(address));
             assert_eq!(Address::from_bytes(&bytes[..length - 1]), None);
@@ -149,5 +173,12 @@ mod tests {
         assert!(Network { address: ip("1.2.3.4:1"), prefix_bits: 0 }.reaches(&ip("200.2.3.4:1")));
         assert!(!Network { address: ip("1.2.3.4:1"), prefix_bits: 32 }.reaches(&ip("1.2.3.5:1")));
         assert!(Network { address: Address::Memory(1), prefix_bits: 0 }.reaches(&Address::Memory(9)));
+        let shm = |machine: u64, seat: u64| Address::Shm { machine, seat };
+        let network = Network { address: shm(5, 1), prefix_bits: 64 };
+        assert!(
+            network.reaches(&shm(5, 9))
+                && !network.reaches(&shm(6, 1))
+                && !network.reaches(&Address::Memory(5))
+        );
     }
 }

@@ -160,6 +160,15 @@ pub trait Bearer: Send {
     /// What to wait on; without data where there is nothing to wait on.
     fn fds(&self) -> Descriptors;
 
+    /// Somebody is about to sleep on the descriptors, and who sends is to see to it that they tell from now on: whether
+    /// something has come already. Nothing to do where the kernel tells anyway.
+    fn doze(&mut self) -> bool {
+        false
+    }
+
+    /// Nobody sleeps any more.
+    fn rouse(&mut self) {}
+
     /// Changes whenever `fds` has other descriptors than before.
     fn fds_version(&self) -> u32 {
         0
@@ -224,6 +233,12 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     }
     fn fds(&self) -> Descriptors {
         (**self).fds()
+    }
+    fn doze(&mut self) -> bool {
+        (**self).doze()
+    }
+    fn rouse(&mut self) {
+        (**self).rouse();
     }
     fn fds_version(&self) -> u32 {
         (**self).fds_version()

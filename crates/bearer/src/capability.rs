@@ -28,4 +28,7 @@ pub struct Capabilities {
     pub lends_pages: bool,
     /// Whether `broadcast` reaches the neighbours.
     pub broadcast: bool,
+    /// Whether those that it reaches are on this machine, by memory that they share: to look for what has come is no system
+    /// call, and no other medium is as quick.
+    pub near: bool,
 }

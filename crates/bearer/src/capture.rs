@@ -110,15 +110,18 @@ fn put_ip(out: &mut Vec<u8>, from: IpAddr, to: IpAddr, udp_bytes: usize) {
     }
 }
 
-/// An address as it stands in a file. Seats of a hub are hosts of 127/8.
+/// An address as it stands in a file. Seats of a hub and of a machine are hosts of 127/8.
 fn ip(address: &Address) -> SocketAddr {
     match *address {
         Address::Ip(address) => address,
-        Address::Memory(seat) => {
-            let [_, b, c, d] = seat.to_be_bytes();
-            SocketAddr::from((Ipv4Addr::new(127, b, c, d), MEMORY_PORT))
-        }
+        Address::Memory(seat) => host_of_seat(seat),
+        Address::Shm { seat, .. } => host_of_seat(seat as u32),
     }
+}
+
+fn host_of_seat(seat: u32) -> SocketAddr {
+    let [_, b, c, d] = seat.to_be_bytes();
+    SocketAddr::from((Ipv4Addr::new(127, b, c, d), MEMORY_PORT))
 }
 
 fn octets(ip: IpAddr) -> Vec<u8> {
@@ -207,5 +210,6 @@ mod tests {
     #[test]
     fn seats_of_a_hub_are_hosts_that_cannot_be_others() {
         assert_eq!(ip(&Address::Memory(0x0102_0304)).to_string(), "127.2.3.4:7430");
+        assert_eq!(ip(&Address::Shm { machine: 9, seat: 0xff_0102_0304 }).to_string(), "127.2.3.4:7430");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Address, Bearer, Capabilities, Descriptors, Network, Notice, RxBatch, SendOutcome, Transmit};
@@ -296,6 +297,18 @@ impl<B: Bearer> Bearer for FaultBearer<B> {
 
     fn fds(&self) -> Descriptors {
         self.inner.fds()
+    }
+
+    fn prefer(&mut self, fd: RawFd) -> bool {
+        self.inner.prefer(fd)
+    }
+
+    fn doze(&mut self) -> bool {
+        self.inner.doze()
+    }
+
+    fn rouse(&mut self) {
+        self.inner.rouse();
     }
 
     fn fds_version(&self) -> u32 {

@@ -1,8 +1,8 @@
 //! Moves batches of datagrams over one local attachment, and nothing more.
 //!
-//! A *bearer* is a local attachment to a medium: a UDP socket on one interface, an in-process hub. It knows
-//! neither packets nor peers; it takes a *train* (up to 64 datagrams of equal size for one destination, handed
-//! over as a gather list) and gives back *groups* (datagrams that arrived together). What the medium can do is
+//! A *bearer* is a local attachment to a medium: a UDP socket on one interface, memory shared with other processes, an
+//! in-process hub. It knows neither packets nor peers; it takes a *train* (up to 64 datagrams of equal size for one destination,
+//! handed over as a gather list) and gives back *groups* (datagrams that arrived together). What the medium can do is
 //! told as data in [`Capabilities`]; what went wrong beside the data is told as [`Notice`]s.
 //!
 //! Bearers are made to be driven by one thread that never sleeps in them: every call returns at once.
@@ -16,6 +16,7 @@ pub mod capture;
 mod fault;
 mod memory;
 mod pcap;
+mod shm;
 mod udp;
 
 pub use address::{Address, Network};
@@ -27,4 +28,5 @@ pub use capability::Capabilities;
 pub use fault::{FaultBearer, FaultControl, Faults};
 pub use memory::{MemoryBearer, MemoryConfig, MemoryHub};
 pub use pcap::PcapBearer;
+pub use shm::{ShmBearer, shm_seats};
 pub use udp::{BufferShortage, UdpBearer, UdpConfig, buffer_shortages, datagram_bytes_max, shortages};

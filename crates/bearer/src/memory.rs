@@ -138,6 +138,7 @@ impl MemoryHub {
                 receive_buffer_bytes: self.config.inbox_bytes_max,
                 lends_pages: false,
                 broadcast: true,
+                near: false,
             },
             notices: Vec::new(),
         }

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
@@ -192,6 +193,18 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
 
     fn fds(&self) -> Descriptors {
         self.inner.fds()
+    }
+
+    fn prefer(&mut self, fd: RawFd) -> bool {
+        self.inner.prefer(fd)
+    }
+
+    fn doze(&mut self) -> bool {
+        self.inner.doze()
+    }
+
+    fn rouse(&mut self) {
+        self.inner.rouse();
     }
 
     fn fds_version(&self) -> u32 {

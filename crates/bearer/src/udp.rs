@@ -146,7 +146,7 @@ impl UdpBearer {
                 }
                 self.sockets.common().is_v6().then_some(v6.into())
             }
-            Address::Memory(_) => None,
+            Address::Memory(_) | Address::Shm { .. } => None,
         }
     }
 }

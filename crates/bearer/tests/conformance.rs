@@ -16,7 +16,7 @@ mod tools;
 
 use claims::conforms;
 use hosts::Host;
-use media::{Loopback, Medium, Memory, Veth, Wrapped};
+use media::{Loopback, Medium, Memory, Shm, Veth, Wrapped};
 use polyrail_bearer::{
     Address, Bearer, FaultBearer, Faults, Notice, NoticeCode, PcapBearer, SendOutcome, UdpBearer, UdpConfig,
 };
@@ -25,6 +25,11 @@ use tools::{Train, numbered, receive, send, wait_readable};
 #[test]
 fn memory_conforms() {
     conforms(&Memory::new());
+}
+
+#[test]
+fn shared_memory_conforms() {
+    conforms(&Shm::new());
 }
 
 #[test]
@@ -94,6 +99,7 @@ fn udp_without_offloads_conforms() {
 #[test]
 fn a_faultless_fault_bearer_conforms() {
     conforms(&Wrapped::new(Memory::new(), |inner| Box::new(FaultBearer::new(inner, 1, Faults::default()))));
+    conforms(&Wrapped::new(Shm::new(), |inner| Box::new(FaultBearer::new(inner, 1, Faults::default()))));
     conforms(&Wrapped::new(Loopback::new("127.0.0.1"), |inner| {
         Box::new(FaultBearer::new(inner, 1, Faults::default()))
     }));
@@ -139,7 +145,7 @@ fn a_narrow_path_gives_a_hint_and_never_a_fragment() {
     for _ in 0..2 {
         let too_large = numbered(1_472, 1);
         assert!(matches!(send(&mut near, to, &Train::new(&too_large, 1_472)), SendOutcome::Sent));
-        wait_readable(&near);
+        wait_readable(&mut near);
         assert_eq!(tools::receive_now(&mut near), Vec::<Vec<u8>>::new());
         let mut notices = Vec::new();
         near.notices(&mut notices);
@@ -161,7 +167,7 @@ fn a_router_tells_what_it_cannot_reach() {
     for (ip, code) in [("10.0.2.77:7", NoticeCode::Host), ("10.77.0.1:7", NoticeCode::Net)] {
         let to = Address::Ip(ip.parse().unwrap());
         assert!(matches!(send(&mut near, to, &Train::new(b"anybody?", 8)), SendOutcome::Sent));
-        wait_readable(&near);
+        wait_readable(&mut near);
         assert!(tools::receive_now(&mut near).is_empty());
         let mut notices = Vec::new();
         near.notices(&mut notices);

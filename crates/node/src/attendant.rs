@@ -6,6 +6,7 @@
 mod devices;
 mod follow;
 mod holds;
+mod neighbours;
 mod plan;
 
 use crate::clock::now_ns;
@@ -15,6 +16,7 @@ use crate::node::Home;
 use crate::wait::Drive;
 use devices::Device;
 use follow::Follow;
+use neighbours::Neighbours;
 use polyrail_bearer::Address;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 use polyrail_sys::interface::{self, LinkChange, LinkMonitor};
@@ -55,6 +57,7 @@ struct Attendant {
     resolve_at_ns: u64,
     /// What peers' names resolved to last.
     resolved: Vec<Address>,
+    neighbours: Neighbours,
     control: Option<Listener>,
     epoll: Epoll,
 }
@@ -107,6 +110,7 @@ pub(crate) fn start(home: &Arc<Home>) -> io::Result<JoinHandle<()>> {
         peers: home.config.peer_names().unwrap_or_default(),
         resolve_at_ns: 0,
         resolved: Vec::new(),
+        neighbours: Neighbours::new(&home.config, &home.drive.engine()),
         control,
         epoll,
     };
@@ -129,6 +133,7 @@ impl Attendant {
                 self.check_carriers(&home);
                 self.follow_interfaces(&home);
                 self.resolve(&home);
+                self.greet_neighbours(&home);
                 if let Some(control) = &mut self.control {
                     control.serve(&home);
                 }
@@ -192,7 +197,23 @@ impl Attendant {
         let known = std::mem::take(&mut self.devices);
         self.devices = Device::renew(known, attachments, |bearer| engine.carrier(now, bearer, false));
         // Peers that are named are looked for by new bearers too.
-        self.resolved.iter().for_each(|address| engine.connect(now, *address));
+        self.greeted().for_each(|address| engine.connect(now, address));
+        drop(engine);
+        home.drive.wake();
+    }
+
+    /// Whom the node tries to reach, whether it hears of them or not.
+    fn greeted(&self) -> impl Iterator<Item = Address> {
+        self.resolved.iter().chain(self.neighbours.found()).copied()
+    }
+
+    fn greet_neighbours(&mut self, home: &Home) {
+        if !self.neighbours.look(now_ns()) {
+            return;
+        }
+        let mut engine = home.drive.engine();
+        engine.retain_connects(&self.greeted().collect::<Vec<_>>());
+        self.neighbours.found().iter().for_each(|address| engine.connect(now_ns(), *address));
         drop(engine);
         home.drive.wake();
     }
@@ -218,7 +239,8 @@ impl Attendant {
                 self.resolved.iter().filter(|known| !found.contains(known)).copied().collect::<Vec<_>>(),
             );
         } else {
-            engine.retain_connects(&found);
+            let neighbours = self.neighbours.found().iter().copied();
+            engine.retain_connects(&found.iter().copied().chain(neighbours).collect::<Vec<_>>());
         }
         found.iter().for_each(|address| engine.connect(now_ns(), *address));
         self.resolved = found;

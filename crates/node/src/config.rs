@@ -147,6 +147,8 @@ pub struct Config {
     pub discovery: bool,
     /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
     pub express_frames: bool,
+    /// Whether nodes of this machine are reached by memory that both share.
+    pub shared_memory: bool,
     /// What routers and switches are told of each class.
     pub dscp: ClassDscps,
     /// Most bytes to ask of the kernel for a socket's buffer; `None`: as many as it gives.
@@ -194,6 +196,7 @@ impl Default for Config {
             peers: Vec::new(),
             discovery: true,
             express_frames: true,
+            shared_memory: true,
             dscp: ClassDscps::default(),
             socket_buffer_max: None,
             wait: Wait::default(),
@@ -297,6 +300,13 @@ impl Config {
     /// Whether single packets go as Ethernet frames of their own where they can (docs/protocol.md §2.5).
     pub fn express_frames(mut self, on: bool) -> Self {
         self.express_frames = on;
+        self
+    }
+
+    /// Whether nodes of this machine, embedded in other programs or not, are reached by memory that both share, instead of by its
+    /// network: see ARCHITECTURE.md, "Nodes of one machine".
+    pub fn shared_memory(mut self, on: bool) -> Self {
+        self.shared_memory = on;
         self
     }
 

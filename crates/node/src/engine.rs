@@ -153,6 +153,8 @@ struct Attached {
     /// It was closed: its place is free.
     vacant: bool,
     opened_at: Instant,
+    /// See [`polyrail_bearer::Capabilities::near`].
+    near: bool,
     /// Something was sent by loopback and no look since has found nothing: what arrives there is only what this node sends.
     looped: bool,
 }

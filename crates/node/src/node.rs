@@ -423,6 +423,7 @@ fn span(duration: Duration) -> Span {
 /// The same for two lives of a node on one machine, different for a clone on another: boot and network namespace.
 fn host_number() -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let net = std::fs::read_link("/proc/self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
+    let net =
+        std::fs::read_link("/proc/thread-self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
     cluster_hash(&format!("{boot}{net}")).max(1)
 }

@@ -253,14 +253,14 @@ impl Drive {
                 self.wake();
             }
         } else if self.has_joined() {
-            self.hand_over(&engine, work, now_ns);
+            self.hand_over(&mut engine, work, now_ns);
         }
         work
     }
 
     /// Leaves the descriptor as a program needs it that sleeps on it: with the timer at the next deadline, and readable
     /// no longer for what has been heard.
-    fn hand_over(&self, engine: &Engine, work: Work, now_ns: u64) {
+    fn hand_over(&self, engine: &mut Engine, work: Work, now_ns: u64) {
         self.refresh(engine);
         let room_at = if work.blocked { now_ns + ROOM_TICK_NS } else { u64::MAX };
         let at = work.next_deadline_ns.unwrap_or(u64::MAX).min(room_at).max(1);
@@ -269,6 +269,9 @@ impl Drive {
         }
         if self.woken.swap(0, Ordering::AcqRel) == 1 {
             self.wake.clear();
+        }
+        if engine.doze() {
+            self.wake();
         }
     }
 
@@ -296,7 +299,7 @@ impl Drive {
             let work = self.settling(|| engine.turn(now_ns, Budget::SLEEPY));
             self.refresh(&engine);
             if self.has_joined() {
-                self.hand_over(&engine, work, now_ns);
+                self.hand_over(&mut engine, work, now_ns);
             }
             let until_ns = until_ns.unwrap_or(u64::MAX);
             // Nobody in another process could end a rest.
@@ -306,7 +309,7 @@ impl Drive {
             if rest_ns == 0 {
                 self.set_timer_by(now_ns, until_ns.min(work.next_deadline_ns.unwrap_or(u64::MAX)));
             }
-            (work, rest_ns, engine.await_guests())
+            (work, rest_ns, engine.await_calls())
         };
         // Fence `seat.bell`, sleeper's end: either whoever tells us something sees us in the seat, or we see it now. (The
         // other end is the doorbell's own fence.)
@@ -322,7 +325,7 @@ impl Drive {
             };
             awake();
             let mut engine = self.lock_to_drive();
-            engine.attend_guests();
+            engine.attend_calls();
             let now_ns = now_ns();
             let work = self.settling(|| match rare {
                 true => engine.turn(now_ns, Budget::THOROUGH),
@@ -330,7 +333,7 @@ impl Drive {
                 false => engine.woken(now_ns, &sleep.ready),
             });
             if self.has_joined() {
-                self.hand_over(&engine, work, now_ns);
+                self.hand_over(&mut engine, work, now_ns);
             }
         }
         self.polling.store(NOBODY, Ordering::Release);
@@ -535,7 +538,7 @@ impl Drive {
             if self.polling.load(Ordering::Relaxed) != NOBODY {
                 return;
             }
-            engine.attend_guests();
+            engine.attend_calls();
         }
         while self.polling.load(Ordering::Relaxed) == NOBODY && self.has_callers() && !self.is_stopping() {
             if self.inline().is_none_or(|work| work.done == 0) {

@@ -22,7 +22,11 @@ fn message(number: u64) -> Vec<u8> {
 impl Cabled {
     fn set_cables(&self, state: &str) {
         CABLES.iter().for_each(|[near, _]| self.hosts[0].ip(&format!("link set {near} {state}")));
-        self.until(|node| node.status().bearers.iter().all(|bearer| bearer.carrier == (state == "up")));
+        let is_cable = |name: &str| name.starts_with("udp/");
+        self.until(|node| {
+            let bearers = node.status().bearers;
+            bearers.iter().filter(|b| is_cable(&b.name)).all(|b| b.carrier == (state == "up"))
+        });
     }
 
     /// Waits until something is so of both nodes.

@@ -25,7 +25,8 @@ fn link(node: &Node, is: impl Fn(&LinkReport) -> bool) -> LinkReport {
 
 #[test]
 fn what_a_node_wants_of_a_link_is_known_at_both_ends_and_the_last_one_is_not_drained() {
-    let a = local::node(Config::new(), &[]);
+    // One link alone is between them.
+    let a = local::node(Config::new().shared_memory(false), &[]);
     let b = local::node(Config::new(), &[address(&a)]);
     let id = LinkId(link(&a, |link| link.state == "up").link);
     link(&b, |link| link.state == "up");

@@ -78,8 +78,13 @@ fn a_subscriber_sees_a_node_come_bind_and_go() {
     rest.extend(until(&mut subscription, is_published));
     other.leave(PATIENCE).unwrap();
     let end = until(&mut subscription, |update| matches!(update, Update::NodeDown { .. }));
-    let [Update::Withdrawn(last), Update::LinkGone { .. }, Update::NodeDown { left: true, node, .. }] =
-        end[..]
+    // One link by the network, one by shared memory.
+    let [
+        Update::Withdrawn(last),
+        Update::LinkGone { .. },
+        Update::LinkGone { .. },
+        Update::NodeDown { left: true, node, .. },
+    ] = end[..]
     else {
         panic!("{end:?} after {rest:?}")
     };

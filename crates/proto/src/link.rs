@@ -45,6 +45,8 @@ pub struct LinkSpec {
     pub window: u32,
     /// The medium neither loses nor delays (a node's way to itself): no keepalive, full MTU at once.
     pub lossless: bool,
+    /// Both ends share memory: while it serves, no other link does (protocol.md §5.11).
+    pub near: bool,
 }
 
 /// What the expected delay of a link is made of.

@@ -192,7 +192,7 @@ impl Node {
         let link = crate::id::LinkId(0);
         session.add_link(
             now,
-            LinkSpec { id: link, bearer: id, peer_bearer: id, to, mtu, window, lossless: true },
+            LinkSpec { id: link, bearer: id, peer_bearer: id, to, mtu, window, lossless: true, near: false },
             &self.config,
         );
         session.announced = true;

@@ -9,7 +9,8 @@
 //! ring, the engine, maps it too, to say that one end is gone.
 //!
 //! A sender that finds no room announces that in the control page, as at a [`Doorbell`], and looks once more; a receiver that has
-//! given something back looks there, and then has to wake the sender by whatever that one sleeps on.
+//! given something back looks there, and then has to wake the sender by whatever that one sleeps on. A receiver that sleeps for
+//! this ring alone does the same (one that has many may have a [`crate::PortBell`] for all of them instead).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,6 +35,7 @@ const BLOCKS: u32 = 64;
 const ROOM_BELL: u64 = 128;
 const RECEIVER_GONE: u64 = 256;
 const SENDER_GONE: u64 = 384;
+const DATA_BELL: u64 = 512;
 
 /// The longest message that such a ring takes, bytes.
 pub const DIRECT_BYTES_MAX: u64 = BLOCKS as u64 * BLOCK_BYTES / 4;
@@ -89,6 +91,7 @@ pub struct DirectSender {
     slots: SlotProducer,
     arena: ArenaAllocator,
     room: Doorbell,
+    data: Doorbell,
     receiver_gone: WordView,
 }
 
@@ -103,6 +106,7 @@ impl DirectSender {
             slots: SlotProducer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
             arena: ArenaAllocator::new(&segment, ARENA).ok_or_else(misfit)?,
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
+            data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             receiver_gone: WordView::new(&segment, RECEIVER_GONE).ok_or_else(misfit)?,
         })
     }
@@ -115,12 +119,27 @@ impl DirectSender {
 
     /// Copies bytes to where a message can refer to them; where they lie, if there is room, for a slot to say so too.
     pub fn store(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.store_parts(std::iter::once(bytes), bytes.len())
+    }
+
+    /// The same for `len` bytes that lie in several pieces.
+    pub fn store_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>, len: usize) -> Option<u64> {
         if self.slots.free() == 0 {
             return None;
         }
-        let offset = self.arena.alloc(bytes.len() as u64)?;
-        self.arena.memory().write_at(offset, bytes)?;
+        let offset = self.arena.alloc(len as u64)?;
+        let mut at = offset;
+        for part in parts {
+            self.arena.memory().write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        debug_assert_eq!(at - offset, len as u64);
         Some(offset)
+    }
+
+    /// Whether a message of `len` bytes would find room in the arena, and a slot.
+    pub fn has_room(&mut self, len: usize) -> bool {
+        self.slots.free() > 0 && self.arena.largest_alloc() >= len as u64
     }
 
     /// Whether the receiver has taken all messages.
@@ -148,6 +167,12 @@ impl DirectSender {
     pub fn forget_room(&self) {
         self.room.cancel();
     }
+
+    /// After a push: whether the receiver sleeps for this ring, and has to be woken.
+    #[inline]
+    pub fn claim_sleeper(&self) -> bool {
+        self.data.claim()
+    }
 }
 
 /// The receiver's end of a direct ring.
@@ -156,6 +181,7 @@ pub struct DirectReceiver {
     slots: SlotConsumer,
     arena: ArenaReleaser,
     room: Doorbell,
+    data: Doorbell,
     sender_gone: WordView,
     /// Something was given back that the sender may wait for.
     owes: bool,
@@ -172,6 +198,7 @@ impl DirectReceiver {
             slots: SlotConsumer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
             arena: ArenaReleaser::new(&segment, ARENA).ok_or_else(misfit)?,
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
+            data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             sender_gone: WordView::new(&segment, SENDER_GONE).ok_or_else(misfit)?,
             owes: false,
         })
@@ -219,6 +246,16 @@ impl DirectReceiver {
         self.room.claim()
     }
 
+    /// Has the sender wake this end when it has put something in. Look once more afterwards.
+    pub fn await_data(&self) {
+        self.data.prepare();
+    }
+
+    /// Looks by itself again.
+    pub fn forget_data(&self) {
+        self.data.cancel();
+    }
+
     /// Whether nothing follows what is there.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -228,9 +265,12 @@ impl DirectReceiver {
 
 fn mapped(file: OwnedFd) -> io::Result<Arc<Segment>> {
     let segment = Segment::mapped(file)?;
+    if segment.len() != SEGMENT_BYTES {
+        return Err(misfit());
+    }
     let mut magic = [0; 8];
     segment.read_at(0, &mut magic);
-    if segment.len() == SEGMENT_BYTES && magic == MAGIC.to_ne_bytes() { Ok(segment) } else { Err(misfit()) }
+    if magic == MAGIC.to_ne_bytes() { Ok(segment) } else { Err(misfit()) }
 }
 
 fn misfit() -> io::Error {
@@ -295,6 +335,27 @@ mod tests {
         receiver.release(stored[0]);
         assert!(!receiver.tell(), "it waits no longer");
         assert!(sender.store(&[7; 100_000]).is_some());
+    }
+
+    #[test]
+    fn a_receiver_that_sleeps_for_a_ring_is_woken_once_something_is_there() {
+        let (_keeper, mut sender, receiver) = ends();
+        sender.push(label(1), b"x").unwrap();
+        assert!(!sender.claim_sleeper(), "it looks by itself");
+        receiver.await_data();
+        assert!(sender.claim_sleeper() && !sender.claim_sleeper());
+        receiver.await_data();
+        receiver.forget_data();
+        assert!(!sender.claim_sleeper());
+    }
+
+    #[test]
+    fn pieces_are_stored_one_behind_the_other() {
+        let (_keeper, mut sender, receiver) = ends();
+        let parts: [&[u8]; 3] = [b"one", b"", b" and another"];
+        let offset = sender.store_parts(parts.into_iter(), 15).unwrap();
+        assert_eq!(receiver.memory().bytes(offset, 15).unwrap(), b"one and another");
+        assert!(sender.has_room(SEGMENT_BYTES / 2) && !sender.has_room(SEGMENT_BYTES));
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl SimBearer {
             receive_buffer_bytes: conditions.rcvbuf_bytes as u32,
             lends_pages: false,
             broadcast: true,
+            near: false,
         };
         let name = format!("sim/rail{rail}");
         SimBearer { network: Arc::clone(network), station, rail, name, capabilities, train: Vec::new() }

@@ -206,6 +206,7 @@ fn capabilities(config: &UdpConfig, interface: &Interface, data: &UdpSocket) -> 
         receive_buffer_bytes: 0,
         lends_pages: false,
         broadcast: false,
+        near: false,
     }
 }
 

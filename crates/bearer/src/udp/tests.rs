@@ -13,7 +13,7 @@ fn config() -> UdpConfig {
 fn port(bearer: &UdpBearer) -> u16 {
     match bearer.local().address {
         Address::Ip(address) => address.port(),
-        Address::Memory(_) => unreachable!(),
+        _ => unreachable!(),
     }
 }
 

@@ -137,7 +137,7 @@ fn a_full_batch_leaves_the_rest_for_later(medium: &dyn Medium) {
     }
     let (mut batch, mut got) = (RxBatch::new(1), Vec::new());
     while got.len() < payloads.len() {
-        wait_readable(&b);
+        wait_readable(&mut b);
         batch.clear();
         assert_eq!(b.recv(&mut batch, true).unwrap(), 1);
         assert_eq!(b.recv(&mut batch, true).unwrap(), 0, "a full batch takes no more");
@@ -210,7 +210,7 @@ fn nobody_there_is_a_notice(medium: &dyn Medium) {
         notices.clear();
         send_ok(&mut a, nobody, &Train::new(b"hello?", 6));
         if a.device().is_some() {
-            wait_readable(&a);
+            wait_readable(&mut a);
         }
         assert!(receive_now(&mut a).is_empty());
         a.notices(&mut notices);
@@ -231,7 +231,7 @@ fn neighbours_are_known(medium: &dyn Medium) {
     assert!(a.local().reaches(&to) && b.local().reaches(&a.local().address));
     let foreign = match to {
         Address::Ip(_) => Address::Memory(1),
-        Address::Memory(_) => Address::Ip("10.0.0.1:1".parse().unwrap()),
+        Address::Memory(_) | Address::Shm { .. } => Address::Ip("10.0.0.1:1".parse().unwrap()),
     };
     assert!(!a.local().reaches(&foreign));
     assert!(!a.name().is_empty());
@@ -267,7 +267,7 @@ fn a_full_queue_refuses_and_recovers(medium: &dyn Medium) {
         // Whoever has more to send keeps calling, and the end of a train goes out.
         a.writable();
         if receive_into(&mut b, &mut got) == 0 && a.backlog_bytes() == 0 {
-            wait_readable(&b);
+            wait_readable(&mut b);
         }
     }
     assert_eq!(got.len() as u64, sent * 20, "a refused train was sent in part");

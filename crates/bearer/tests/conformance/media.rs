@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use polyrail_bearer::{Address, Bearer, MemoryConfig, MemoryHub, UdpBearer, UdpConfig};
+use polyrail_bearer::{Address, Bearer, MemoryConfig, MemoryHub, ShmBearer, UdpBearer, UdpConfig};
 
 use crate::hosts::Host;
 
@@ -40,6 +40,31 @@ impl Medium for Memory {
 
     fn nobody(&self, _near: &Address) -> Address {
         Address::Memory(1_000)
+    }
+
+    fn narrow(&self) -> bool {
+        true
+    }
+}
+
+/// Nodes that share memory, on a machine of their own.
+pub struct Shm {
+    machine: u64,
+}
+
+impl Shm {
+    pub fn new() -> Shm {
+        Shm { machine: std::process::id().into() }
+    }
+}
+
+impl Medium for Shm {
+    fn bearer(&self, _seat: u8) -> Box<dyn Bearer> {
+        Box::new(ShmBearer::open(self.machine).unwrap())
+    }
+
+    fn nobody(&self, _near: &Address) -> Address {
+        Address::Shm { machine: self.machine, seat: 1 }
     }
 
     fn narrow(&self) -> bool {
@@ -116,7 +141,7 @@ impl Medium for Veth {
                 address.set_port(9);
                 Address::Ip(address)
             }
-            Address::Memory(_) => unreachable!(),
+            _ => unreachable!(),
         }
     }
 

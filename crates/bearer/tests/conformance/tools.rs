@@ -73,9 +73,16 @@ fn wait(fds: &[i32], interest: Interest) {
     }
 }
 
-/// Waits until data has arrived.
-pub fn wait_readable(bearer: &dyn Bearer) {
-    wait(&bearer.fds().data, Interest::READ);
+/// Waits until data has arrived, as whoever sleeps for a bearer does.
+pub fn wait_readable(bearer: &mut dyn Bearer) {
+    if !bearer.doze() {
+        let fds = bearer.fds().data;
+        wait(&fds, Interest::READ);
+        for fd in fds {
+            bearer.prefer(fd);
+        }
+    }
+    bearer.rouse();
 }
 
 /// Waits until a beacon has arrived.

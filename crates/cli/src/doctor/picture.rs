@@ -39,7 +39,7 @@ pub struct NodePicture {
     pub drops: BTreeMap<String, u64>,
 }
 
-/// A bearer of the node.
+/// A bearer of the node on an interface: of shared memory there is nothing that an operator could mend.
 #[derive(Clone, Debug, Default)]
 pub struct Bearer {
     /// Its name.
@@ -218,7 +218,7 @@ impl NodePicture {
         });
         let bearers = rows("bearer list")?;
         let (closed, open): (Vec<&Value>, Vec<&Value>) =
-            bearers.iter().partition(|row| row["state"] == "closed");
+            bearers.iter().filter(|row| row["medium"] == "udp").partition(|row| row["state"] == "closed");
         let drops = ask("stats", None)?["show"]["drops"].clone();
         Ok(NodePicture {
             name: own.unwrap_or_default(),

@@ -42,6 +42,7 @@ struct File {
     peers: Option<Vec<String>>,
     discovery: Option<bool>,
     express_frames: Option<bool>,
+    shared_memory: Option<bool>,
     socket_buffer_max: Option<usize>,
     wait: Option<Wait>,
     adaptive_spin_us: Option<u64>,
@@ -123,6 +124,7 @@ impl File {
         set(&mut c.peers, self.peers);
         set(&mut c.discovery, self.discovery);
         set(&mut c.express_frames, self.express_frames);
+        set(&mut c.shared_memory, self.shared_memory);
         set(&mut c.wait, self.wait);
         set(&mut c.adaptive_spin, self.adaptive_spin_us.map(Duration::from_micros));
         set(&mut c.profile, self.profile);

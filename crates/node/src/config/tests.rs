@@ -49,6 +49,7 @@ fn every_key_reaches_its_setting() {
         peers = ["b", "c:9"]
         discovery = false
         express_frames = false
+        shared_memory = false
         wait = "spin"
         adaptive_spin_us = 7
         profile = "throughput"
@@ -72,6 +73,7 @@ fn every_key_reaches_its_setting() {
         .peers(["b", "c:9"])
         .discovery(false)
         .express_frames(false)
+        .shared_memory(false)
         .wait(Wait::Spin)
         .adaptive_spin(Duration::from_micros(7))
         .profile(Profile::Throughput)

@@ -140,7 +140,7 @@ impl Engine {
         let name = entry.bearer.name().to_owned();
         let address = entry.bearer.local().address.to_string();
         let closed = std::mem::replace(&mut entry.bearer, Box::new(Vacant(name.clone())));
-        (entry.vacant, entry.blocked, entry.send_buffer) = (true, false, 0);
+        (entry.vacant, entry.blocked, entry.near, entry.send_buffer) = (true, false, false, 0);
         let id = entry.id;
         self.changes = self.changes.wrapping_add(1);
         self.next_at = Instant::ZERO;
@@ -184,10 +184,17 @@ impl Engine {
         self.bearers.iter().enumerate().filter_map(of).collect()
     }
 
+    /// Where others of this machine reach the node by shared memory.
+    pub fn seat(&self) -> Option<Address> {
+        self.bearers.iter().find(|entry| entry.near).map(|entry| entry.bearer.local().address)
+    }
+
     fn attach(&mut self, now_ns: u64, bearer: Box<dyn Bearer>, id: BearerId, loopback: bool) -> usize {
         let [checked_at, looked_at, found_at, beacons_at] = [Instant::ZERO; 4];
+        let near = bearer.capabilities().near;
         let attached = Attached {
             bearer,
+            near,
             id,
             blocked: false,
             checked_at,
@@ -228,6 +235,7 @@ fn describe(bearer: &dyn Bearer) -> BearerInfo {
         window,
         broadcast: facts.broadcast,
         ambiguous: link_local,
+        near: facts.near,
     }
 }
 

@@ -78,13 +78,21 @@ impl Engine {
         self.store.watch(port, Arrived::Guest(socket));
     }
 
-    /// Has guests ring from now on when they hand something in, and looks whether one has already.
-    pub(crate) fn await_guests(&mut self) -> bool {
-        self.store.guests > 0 && self.store.await_guests()
+    /// Whoever drives is about to sleep: has guests, and nodes that share memory, ring from now on when they have something, and
+    /// looks whether one has already.
+    pub(crate) fn await_calls(&mut self) -> bool {
+        self.doze() | (self.store.guests > 0 && self.store.await_guests())
     }
 
-    /// Has guests ring no more, for their queues are looked at.
-    pub(crate) fn attend_guests(&mut self) {
+    /// The same of nodes that share memory alone.
+    pub(crate) fn doze(&mut self) -> bool {
+        let near = self.bearers.iter_mut().filter(|entry| entry.near);
+        near.fold(false, |came, entry| entry.bearer.doze() | came)
+    }
+
+    /// Has none ring any more, for it is looked at what they have.
+    pub(crate) fn attend_calls(&mut self) {
+        self.bearers.iter_mut().filter(|entry| entry.near).for_each(|entry| entry.bearer.rouse());
         if self.store.guests > 0 {
             self.store.attend_guests();
         }
@@ -126,7 +134,7 @@ mod tests {
             engine.turn(turn, Budget::USUAL);
         }
         assert!((128..=256).contains(&asked), "{asked}: its queues, and what was taken at once");
-        assert!(!engine.await_guests() && !engine.await_guests(), "nor does it keep the engine awake");
+        assert!(!engine.await_calls() && !engine.await_calls(), "nor does it keep the engine awake");
         let mut answers = 0;
         for turn in 100..200 {
             answers += std::iter::from_fn(|| client.poll()).count();

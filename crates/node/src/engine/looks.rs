@@ -15,7 +15,7 @@ const BUSY: Duration = Duration::us(500);
 const SILENCE: Duration = Duration::ms(1);
 
 impl Engine {
-    /// Whether a bearer is looked at in each turn, where something came last.
+    /// Whether a bearer is looked at in each turn: where something came last.
     pub(super) fn is_busy_bearer(&self, index: usize, now: Instant) -> bool {
         index == self.hot || now.since(self.bearers[index].found_at) < BUSY
     }
@@ -38,7 +38,7 @@ fn look_span(silent: Duration, busy_silent: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::engine::Budget;
-    use polyrail_bearer::{Address, Bearer, MemoryHub, Transmit};
+    use polyrail_bearer::{Address, Bearer, MemoryHub, ShmBearer, Transmit};
     use polyrail_proto::Config;
     use polyrail_proto::id::{Incarnation, NodeId};
 
@@ -80,5 +80,29 @@ mod tests {
         let brief = [0, 1].map(|bearer| arrive(&mut engine, bearer, 1_000_000_000, Budget::BRIEF));
         assert_eq!(brief, [true, false]);
         assert!(arrive(&mut engine, 1, 2_000_000_000, Budget::USUAL));
+    }
+
+    #[test]
+    fn what_comes_by_shared_memory_is_found_by_who_leaves_the_sockets_to_the_kernel() {
+        let mut config = Config::new(NodeId(1), Incarnation(1));
+        config.discovery = false;
+        let (mut engine, machine) = (Engine::new(0, config), u64::from(std::process::id()) << 8 | 1);
+        engine.add_bearer(0, Box::new(ShmBearer::open(machine).unwrap()));
+        let mut other = ShmBearer::open(machine).unwrap();
+        let (to, slices) = (engine.seat().unwrap(), [std::io::IoSlice::new(b"hello")]);
+        let (segment_bytes, bytes) = (5, 5);
+        let transmit =
+            Transmit { to, segment_bytes, bytes, slices: &slices, express: false, lend: false, dscp: 0 };
+        other.send(&transmit);
+        // It lets in who has come, and reads what that one had to say.
+        engine.turn(1_000_000_000, Budget::THOROUGH);
+        engine.turn(2_000_000_000, Budget::THOROUGH);
+        for budget in [Budget::SLEEPY, Budget::BRIEF, Budget::USUAL] {
+            engine.turn(2_000_000_000, budget);
+            assert!(!engine.await_calls());
+            other.send(&transmit);
+            assert!(engine.await_calls(), "nobody may sleep now");
+            assert!(engine.turn(2_000_000_000, budget).done > 0, "or it lies down again and again, deaf");
+        }
     }
 }

@@ -116,8 +116,9 @@ impl Engine {
                 continue;
             }
             let is_near = matches!(budget.look, Look::Busy | Look::Near);
-            let near = is_near && !budget.sending && self.is_busy_bearer(index, now);
-            if near || everywhere {
+            // Of shared memory the kernel knows nothing, so it is looked at even by who leaves the sockets to it.
+            let near = entry.near || is_near && self.is_busy_bearer(index, now);
+            if near && !budget.sending || everywhere {
                 self.receive_from(index, now, budget, (everywhere, thorough), work);
             }
             if everywhere {

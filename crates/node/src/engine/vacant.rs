@@ -19,6 +19,7 @@ const NOTHING: Capabilities = Capabilities {
     receive_buffer_bytes: 0,
     lends_pages: false,
     broadcast: false,
+    near: false,
 };
 
 fn refusal() -> SendOutcome {

@@ -6,16 +6,16 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::StartError;
 use polyrail_bearer::Bearer as _;
-use polyrail_bearer::{UdpBearer, UdpConfig};
+use polyrail_bearer::{ShmBearer, UdpBearer, UdpConfig};
 use polyrail_proto::limits;
 use polyrail_sys::interface;
 use std::io;
 use std::net::IpAddr;
 
-/// Most bearers on interfaces: one of all is the node's way to itself.
-pub(crate) const OUTSIDE_MAX: usize = limits::BEARERS_MAX - 1;
+/// Most bearers on interfaces: of all, one is the node's way to itself, and one that to others of its machine.
+pub(crate) const OUTSIDE_MAX: usize = limits::BEARERS_MAX - 2;
 
-/// Opens a UDP bearer on each interface that the rules select: what the operator should know of that.
+/// Opens a UDP bearer on each interface that the rules select, and one by shared memory: what the operator should know of that.
 pub(crate) fn open_all(engine: &mut Engine, config: &Config) -> Result<Vec<String>, StartError> {
     let system = |what: &str| {
         let what = what.to_owned();
@@ -33,7 +33,22 @@ pub(crate) fn open_all(engine: &mut Engine, config: &Config) -> Result<Vec<Strin
         warnings.extend(advice(config, &interface.name, &bearer));
         engine.add_bearer(now_ns(), Box::new(bearer));
     }
+    if config.shared_memory {
+        match ShmBearer::open(machine(engine)) {
+            Ok(bearer) => drop(engine.add_bearer(now_ns(), Box::new(bearer))),
+            // Others of this machine are reached by its network then.
+            Err(error) => {
+                warnings.push(format!("no shared memory with other nodes of this machine: {error}"))
+            }
+        }
+    }
     Ok(warnings)
+}
+
+/// What those have in common who share memory: the machine, and the cluster.
+fn machine(engine: &Engine) -> u64 {
+    let config = engine.core().config();
+    config.host ^ config.cluster.rotate_left(32)
 }
 
 /// Opens a bearer on one of an interface's addresses, as the settings want it.

@@ -15,8 +15,16 @@ fn config() -> Config {
 fn link(config: &Config) -> Link {
     let to = MediaAddress::from_bytes(&[1]).unwrap();
     let (bearer, peer_bearer) = (BearerId(2), BearerId(3));
-    let spec =
-        LinkSpec { id: LinkId(4), bearer, peer_bearer, to, mtu: 1_476, window: 1 << 20, lossless: false };
+    let spec = LinkSpec {
+        id: LinkId(4),
+        bearer,
+        peer_bearer,
+        to,
+        mtu: 1_476,
+        window: 1 << 20,
+        lossless: false,
+        near: false,
+    };
     Link::new(NOW, spec, config)
 }
 

@@ -26,6 +26,8 @@ pub struct BearerInfo {
     /// Addresses of its network are the same on every network (link-local): being on the same network proves
     /// nothing, only a beacon heard does.
     pub ambiguous: bool,
+    /// Those that it reaches are on this machine, by memory that they share: its links come before all others (§5.11).
+    pub near: bool,
 }
 
 impl BearerInfo {

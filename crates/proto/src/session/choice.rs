@@ -216,8 +216,16 @@ mod tests {
         let link = |(n, rtt): (usize, &Duration)| {
             let (id, bearer) = (LinkId(n as u16), BearerId(n as u8));
             let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
-            let spec =
-                LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: 1_472, window: 1 << 20, lossless: true };
+            let spec = LinkSpec {
+                id,
+                bearer,
+                peer_bearer: bearer,
+                to,
+                mtu: 1_472,
+                window: 1 << 20,
+                lossless: true,
+                near: false,
+            };
             let mut link = Link::new(now, spec, &config);
             link.state.handle(now, LinkEvent::Joined);
             for ms in 1..=2 {

@@ -18,6 +18,8 @@ pub enum Obstacle {
     Standby,
     /// It is drained.
     Drain,
+    /// A link by shared memory serves, and this is none.
+    Far,
     /// A probe time-out has passed without any confirmation, and another link is not in doubt.
     InDoubt,
     /// All that its window allows is in flight.
@@ -29,7 +31,9 @@ pub enum Obstacle {
 pub(super) struct Serving {
     /// Links that are wanted so serve: active ones, and standby ones while no active one is usable.
     status: LinkStatus,
-    /// One of these has confirmed what it carried.
+    /// One of these is by shared memory, and no others serve.
+    near: bool,
+    /// One of those that serve has confirmed what it carried.
     sure: bool,
     /// One that serves is up, and not on probation.
     up: bool,
@@ -40,9 +44,13 @@ impl Serving {
         let usable = |status| links.iter().filter(move |l| l.wanted() == status && l.usable());
         let active = usable(LinkStatus::Active).next().is_some();
         let status = if active { LinkStatus::Active } else { LinkStatus::Standby };
-        let sure = usable(status).any(|l| !l.in_doubt());
-        let up = usable(status).any(|l| l.state.state() == LinkState::Up && !(sure && l.in_doubt()));
-        Serving { status, sure, up }
+        let is_up = |l: &Link| l.state.state() == LinkState::Up;
+        // One in doubt is as others are: nothing waits for a peer that is stopped.
+        let near = usable(status).any(|l| l.spec.near && is_up(l) && !l.in_doubt());
+        let serving = || usable(status).filter(|l| !near || l.spec.near);
+        let sure = serving().any(|l| !l.in_doubt());
+        let up = serving().any(|l| is_up(l) && !(sure && l.in_doubt()));
+        Serving { status, near, sure, up }
     }
 
     /// Whether new messages may leave by `link`.
@@ -62,6 +70,7 @@ impl Serving {
             });
         }
         match link.wanted() {
+            wanted if wanted == self.status && self.near && !link.spec.near => Some(Obstacle::Far),
             wanted if wanted == self.status => (self.sure && link.in_doubt()).then_some(Obstacle::InDoubt),
             LinkStatus::Standby => Some(Obstacle::Standby),
             _ => Some(Obstacle::Drain),

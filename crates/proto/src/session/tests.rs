@@ -22,7 +22,7 @@ mod wanted;
 
 use super::credit::initial_given;
 use super::flows::CLOSED_PORTS_MAX;
-use super::serving::Serving;
+use super::serving::{Obstacle, Serving};
 use super::timers::{DOUBT, UNANSWERED};
 use super::*;
 use crate::error::Failure;
@@ -79,7 +79,16 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
         let bearer = BearerId(n as u8);
         let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
         let id = LinkId(n as u16);
-        let spec = LinkSpec { id, bearer, peer_bearer: bearer, to, mtu, window: 1 << 20, lossless: true };
+        let spec = LinkSpec {
+            id,
+            bearer,
+            peer_bearer: bearer,
+            to,
+            mtu,
+            window: 1 << 20,
+            lossless: true,
+            near: false,
+        };
         session.add_link(NOW, spec, config);
         let link = &mut session.links[n];
         link.state.handle(NOW, LinkEvent::Joined);
@@ -213,6 +222,27 @@ fn only_a_link_that_serves_makes_others_sure() {
     ] {
         assert_eq!(Serving::of(&session(&config, links).links).has_sure_link(), sure, "{links:?}");
     }
+}
+
+#[test]
+fn a_link_by_shared_memory_serves_alone_while_it_is_up_and_not_in_doubt() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0), (Active, 0), (Standby, 0)]);
+    session.links[1].spec.near = true;
+    let obstacles = |session: &Session| {
+        let serving = Serving::of(&session.links);
+        session.links.iter().map(|link| serving.obstacle(link)).collect::<Vec<_>>()
+    };
+    assert_eq!(obstacles(&session), [Some(Obstacle::Far), None, Some(Obstacle::Standby)]);
+    assert!(Serving::of(&session.links).has_sure_link());
+    session.links[1].pto_count = 1;
+    assert_eq!(obstacles(&session), [None, Some(Obstacle::InDoubt), Some(Obstacle::Standby)]);
+    session.links[1].pto_count = 0;
+    session.links[1].status = Drain;
+    assert_eq!(obstacles(&session)[..2], [None, Some(Obstacle::Drain)], "an operator's word counts");
+    session.links[1].status = Active;
+    session.links[1].state.handle(NOW, LinkEvent::Silence);
+    assert_eq!(obstacles(&session)[0], None);
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl Host {
             window: 512 << 10,
             broadcast: true,
             ambiguous: false,
+            near: false,
         };
         self.core(|node, _| node.add_bearer(now, info));
     }

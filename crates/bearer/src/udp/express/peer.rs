@@ -164,7 +164,7 @@ impl Peer {
         }
         let port = |address: &Address| match address {
             Address::Ip(ip) => Some(ip.port()),
-            Address::Memory(_) => None,
+            Address::Memory(_) | Address::Shm { .. } => None,
         };
         self.hardware == Some(frame.hardware_from) && port(&self.address) == port(&frame.from)
     }

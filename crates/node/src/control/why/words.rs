@@ -244,6 +244,7 @@ impl Scene<'_> {
                 format!("standby{}: an active link is usable", by_whom(link, LinkStatus::Standby))
             }
             Obstacle::Drain => format!("drained{}: takes nothing new", by_whom(link, LinkStatus::Drain)),
+            Obstacle::Far => "a link by shared memory serves: no other is as quick".to_owned(),
             Obstacle::InDoubt => format!(
                 "in doubt: nothing was confirmed for {} probe time-out(s), and another link is not in doubt",
                 link.pto_count

@@ -363,8 +363,16 @@ fn links_of_unequal_packets_take_turns_at_a_transfer_by_whole_trains() {
         let mut session = fast(first);
         let to = MediaAddress::from_bytes(&[1]).unwrap();
         let (id, bearer) = (LinkId(1), BearerId(1));
-        let spec =
-            LinkSpec { id, bearer, peer_bearer: bearer, to, mtu: second, window: 1 << 20, lossless: true };
+        let spec = LinkSpec {
+            id,
+            bearer,
+            peer_bearer: bearer,
+            to,
+            mtu: second,
+            window: 1 << 20,
+            lossless: true,
+            near: false,
+        };
         session.add_link(NOW, spec, &config());
         let link = &mut session.links[1];
         link.state.handle(NOW, LinkEvent::Joined);

@@ -1,0 +1,300 @@
+//! A bearer between nodes of one machine: datagrams by memory that both share.
+//!
+//! Whoever sends to another node for the first time connects to its socket, makes a [`polyrail_shm::Direct`] ring, and passes it.
+//! The socket has an abstract name, so nothing but the network namespace has to be common, and nothing is left behind in any
+//! file system. From then on a train is an entry of that ring, copied in and copied out, and nobody makes a system call while
+//! the other side looks by itself. Who is about to sleep announces it in each ring that leads to it, and is woken by a packet of
+//! that ring's connection; so is a sender that waits for room. The end of a connection is the end of its ring: whoever is killed
+//! leaves nothing behind, and who spoils a ring or a wake-up harms its own messages only.
+//!
+//! A full ring refuses, like a full socket. But where its receiver has taken nothing for a while, what is sent is lost, as it
+//! is at the socket of a process that is stopped: it must not hold up what goes to others.
+
+mod door;
+mod inward;
+mod outward;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use polyrail_shm::DIRECT_BYTES_MAX;
+use polyrail_sys::epoll::{Epoll, Events, Interest};
+
+use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
+use crate::{
+    Address, Bearer, Capabilities, Descriptors, Network, Notice, NoticeCode, RxBatch, SendOutcome, Transmit,
+};
+use door::Door;
+use inward::Inward;
+use outward::Outward;
+
+/// Largest datagram: one fills a train.
+const MTU_BYTES: u16 = 65_504;
+/// Nodes that send to this one, and those that it sends to.
+const PEERS_MAX: usize = 64;
+/// Of these, senders of each other user.
+const STRANGERS_MAX: usize = 8;
+/// Notices kept until somebody asks.
+const NOTICES_MAX: usize = 64;
+/// Newcomers and ends are looked for so often by a node that never sleeps.
+const ATTEND_SPAN: Duration = Duration::from_millis(1);
+/// The token of the door; those of connections count up from there.
+const DOOR: u64 = 0;
+
+/// Where those of `machine` are who share memory.
+///
+/// # Errors
+/// The system does not tell.
+pub fn shm_seats(machine: u64) -> io::Result<Vec<Address>> {
+    Ok(door::seats(machine)?.into_iter().map(|seat| Address::Shm { machine, seat }).collect())
+}
+
+/// A node's way to others of its machine.
+pub struct ShmBearer {
+    machine: u64,
+    seat: u64,
+    capabilities: Capabilities,
+    door: Door,
+    epoll: Epoll,
+    events: Events,
+    tokens: u64,
+    outs: Vec<Outward>,
+    /// The one that was sent to last.
+    recent: usize,
+    ins: Vec<Inward>,
+    /// The one that is read first.
+    turn: usize,
+    /// The seat that had no room at the last try, and for how much.
+    full: Option<(u64, usize)>,
+    /// The descriptor is readable.
+    told: bool,
+    attended_at: Instant,
+    notices: Vec<Notice>,
+}
+
+impl ShmBearer {
+    /// A seat of its own on `machine`, a number that all have in common who can reach each other by abstract Unix sockets, and
+    /// nobody else.
+    ///
+    /// # Errors
+    /// The system has no socket or descriptor for it.
+    pub fn open(machine: u64) -> io::Result<ShmBearer> {
+        let mut seat = [0; 8];
+        polyrail_sys::process::random_bytes(&mut seat)?;
+        let seat = u64::from_ne_bytes(seat);
+        let (door, epoll) = (Door::open(machine, seat)?, Epoll::new()?);
+        epoll.add(door.as_raw_fd(), DOOR, Interest::READ)?;
+        let capabilities = Capabilities {
+            mtu_bytes: MTU_BYTES,
+            segments_max: TRAIN_SEGMENTS_MAX as u8,
+            gro: true,
+            lossless: false,
+            ordered: true,
+            checksummed: true,
+            send_buffer_bytes: 4 * DIRECT_BYTES_MAX as u32,
+            receive_buffer_bytes: 4 * DIRECT_BYTES_MAX as u32,
+            lends_pages: false,
+            broadcast: false,
+            near: true,
+        };
+        Ok(ShmBearer {
+            machine,
+            seat,
+            capabilities,
+            door,
+            epoll,
+            // One of each, and the door.
+            events: Events::new(2 * PEERS_MAX + 1),
+            tokens: DOOR,
+            outs: Vec::new(),
+            recent: 0,
+            ins: Vec::new(),
+            turn: 0,
+            full: None,
+            told: false,
+            attended_at: Instant::now(),
+            notices: Vec::new(),
+        })
+    }
+
+    fn out_to(&mut self, seat: u64) -> io::Result<usize> {
+        if self.outs.get(self.recent).is_none_or(|out| out.seat != seat) {
+            self.recent = match self.outs.iter().position(|out| out.seat == seat) {
+                Some(known) => known,
+                None => self.reach(seat)?,
+            };
+        }
+        Ok(self.recent)
+    }
+
+    /// Makes a way to a node that was not sent to before.
+    fn reach(&mut self, seat: u64) -> io::Result<usize> {
+        if self.outs.len() == PEERS_MAX {
+            // Of a node that has much to say to so many, one after the other is to be heard.
+            let quietest = self.outs.iter().enumerate().min_by_key(|(_, out)| out.sent());
+            quietest.map(|(at, _)| at).map(|at| self.outs.swap_remove(at));
+        }
+        self.tokens += 1;
+        let out = Outward::open(self.machine, (self.seat, seat), self.tokens)?;
+        self.epoll.add(out.as_raw_fd(), out.token, Interest::READ)?;
+        self.outs.push(out);
+        Ok(self.outs.len() - 1)
+    }
+
+    /// Looks who has come, who calls, and who is gone.
+    fn attend(&mut self) {
+        (self.told, self.attended_at) = (false, Instant::now());
+        let mut events = std::mem::replace(&mut self.events, Events::new(1));
+        // A signal may end it for nothing; what is missed then is seen the next time.
+        let _ = self.epoll.wait(&mut events, Some(0));
+        for token in events.iter().map(|event| event.token) {
+            if token == DOOR {
+                self.let_in();
+            } else if let Some(at) = self.ins.iter().position(|one| one.token == token) {
+                if self.ins[at].hear() {
+                    let _ = self.epoll.remove(self.ins[at].as_raw_fd());
+                }
+            } else if let Some(at) = self.outs.iter().position(|out| out.token == token)
+                && self.outs[at].hear()
+            {
+                self.outs.swap_remove(at);
+            }
+        }
+        self.events = events;
+        // What those who are gone had put in is read first.
+        self.ins.retain_mut(|one| !one.is_over());
+    }
+
+    fn let_in(&mut self) {
+        while let Some((socket, uid)) = self.door.next() {
+            let of_user = self.ins.iter().filter(|one| one.uid == uid).count();
+            let is_own = uid == self.door.uid();
+            if self.ins.len() >= PEERS_MAX || !is_own && of_user >= STRANGERS_MAX {
+                // It learns that by the end of the connection.
+                continue;
+            }
+            self.tokens += 1;
+            if self.epoll.add(socket.as_raw_fd(), self.tokens, Interest::READ).is_err() {
+                continue;
+            }
+            let mut newcomer = Inward::new(socket, uid, self.tokens);
+            // Its first word has come with it, most likely.
+            if !newcomer.hear() {
+                self.ins.push(newcomer);
+            }
+        }
+    }
+
+    fn note_nobody(&mut self, to: Address) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push(Notice::Unreachable { to, code: NoticeCode::Port });
+        }
+    }
+}
+
+impl Bearer for ShmBearer {
+    fn name(&self) -> &str {
+        "shm"
+    }
+
+    fn device(&self) -> Option<&str> {
+        None
+    }
+
+    fn local(&self) -> Network {
+        Network { address: Address::Shm { machine: self.machine, seat: self.seat }, prefix_bits: 64 }
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
+        let largest = transmit.segment_bytes.min(transmit.bytes);
+        let bounds = transmit.segments() > TRAIN_SEGMENTS_MAX || transmit.bytes > TRAIN_BYTES_MAX;
+        if bounds || largest > usize::from(MTU_BYTES) {
+            return SendOutcome::TooLarge;
+        }
+        let seat = match transmit.to {
+            Address::Shm { machine, seat } if machine == self.machine => seat,
+            _ => return SendOutcome::Failed(io::ErrorKind::InvalidInput.into()),
+        };
+        let at = match self.out_to(seat) {
+            Ok(at) => at,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.note_nobody(transmit.to);
+                return SendOutcome::Sent;
+            }
+            // It has more newcomers than it has looked at yet.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return SendOutcome::Dropped,
+            Err(error) => return SendOutcome::Failed(error),
+        };
+        let outcome = self.outs[at].send(transmit);
+        self.full = matches!(outcome, SendOutcome::WouldBlock).then_some((seat, transmit.bytes));
+        outcome
+    }
+
+    fn broadcast(&mut self, _bytes: &[u8]) -> SendOutcome {
+        SendOutcome::Failed(io::ErrorKind::Unsupported.into())
+    }
+
+    fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
+        if self.told || thorough && self.attended_at.elapsed() >= ATTEND_SPAN {
+            self.attend();
+        }
+        let (before, count) = (batch.len(), self.ins.len());
+        for step in 0..count {
+            let at = (self.turn + step) % count;
+            self.ins[at].take(self.machine, batch);
+            if batch.spare() == 0 {
+                self.turn = at + 1;
+                break;
+            }
+        }
+        Ok(batch.len() - before)
+    }
+
+    fn prefer(&mut self, _fd: RawFd) -> bool {
+        self.told = true;
+        true
+    }
+
+    fn recv_beacons(&mut self, _batch: &mut RxBatch) -> io::Result<usize> {
+        self.attend();
+        Ok(0)
+    }
+
+    fn notices(&mut self, out: &mut Vec<Notice>) {
+        out.append(&mut self.notices);
+    }
+
+    fn writable(&mut self) -> bool {
+        let Some((seat, bytes)) = self.full else { return true };
+        self.outs.iter_mut().find(|out| out.seat == seat).is_none_or(|out| out.takes(bytes))
+    }
+
+    fn backlog_bytes(&mut self) -> u32 {
+        0
+    }
+
+    fn set_send_buffer(&mut self, _bytes: u32) {}
+
+    /// One for everything: a sender that was refused finds it readable as soon as there is room again.
+    fn fds(&self) -> Descriptors {
+        let all = self.epoll.as_raw_fd();
+        Descriptors { data: vec![all], room: Some(all), beacon: None }
+    }
+
+    fn doze(&mut self) -> bool {
+        self.ins.iter().for_each(Inward::await_data);
+        self.ins.iter_mut().any(Inward::has_something)
+    }
+
+    fn rouse(&mut self) {
+        self.ins.iter().for_each(Inward::forget_sleep);
+    }
+}
+
+#[cfg(test)]
+mod tests;
