@@ -16,9 +16,9 @@ mod outward;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant};
 
 use polyrail_shm::DIRECT_BYTES_MAX;
+use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
 
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
@@ -38,7 +38,7 @@ const STRANGERS_MAX: usize = 8;
 /// Notices kept until somebody asks.
 const NOTICES_MAX: usize = 64;
 /// Newcomers and ends are looked for so often by a node that never sleeps.
-const ATTEND_SPAN: Duration = Duration::from_millis(1);
+const ATTEND_SPAN_NS: u64 = 1_000_000;
 /// The token of the door; those of connections count up from there.
 const DOOR: u64 = 0;
 
@@ -69,7 +69,7 @@ pub struct ShmBearer {
     full: Option<(u64, usize)>,
     /// The descriptor is readable.
     told: bool,
-    attended_at: Instant,
+    attended_at_ns: u64,
     notices: Vec<Notice>,
 }
 
@@ -113,7 +113,7 @@ impl ShmBearer {
             turn: 0,
             full: None,
             told: false,
-            attended_at: Instant::now(),
+            attended_at_ns: 0,
             notices: Vec::new(),
         })
     }
@@ -144,7 +144,7 @@ impl ShmBearer {
 
     /// Looks who has come, who calls, and who is gone.
     fn attend(&mut self) {
-        (self.told, self.attended_at) = (false, Instant::now());
+        (self.told, self.attended_at_ns) = (false, monotonic_ns());
         let mut events = std::mem::replace(&mut self.events, Events::new(1));
         // A signal may end it for nothing; what is missed then is seen the next time.
         let _ = self.epoll.wait(&mut events, Some(0));
@@ -240,7 +240,7 @@ impl Bearer for ShmBearer {
     }
 
     fn recv(&mut self, batch: &mut RxBatch, thorough: bool) -> io::Result<usize> {
-        if self.told || thorough && self.attended_at.elapsed() >= ATTEND_SPAN {
+        if self.told || thorough && monotonic_ns() - self.attended_at_ns >= ATTEND_SPAN_NS {
             self.attend();
         }
         let (before, count) = (batch.len(), self.ins.len());

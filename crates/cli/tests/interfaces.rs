@@ -285,12 +285,13 @@ fn more_interfaces_than_there_may_be_bearers_are_refused_counted_and_taken_up_wh
             (rows().filter(|row| row["state"] != "closed").count(), refused) == (open, closed)
         });
     };
-    let line = "for n in $(seq 2 16); do ip link add l$n type bridge; ip addr add 10.249.$n.1/24 dev l$n; ip link set l$n up; done";
+    let line = "for n in $(seq 2 15); do ip link add l$n type bridge; ip addr add 10.249.$n.1/24 dev l$n; ip link set l$n up; done";
     shell(&testbed, 0, line);
+    // One of them is by shared memory.
     until(15, 2);
     assert!(ask(&socket, &["stats"])["show"]["drops"]["bearers_refused"].as_u64() > Some(0));
     let finding = until_found(&testbed, 0, &socket, "bearer-refused");
-    assert!(finding["mend"][0].as_str().is_some_and(|mend| mend.contains("15 at most")), "{finding}");
+    assert!(finding["mend"][0].as_str().is_some_and(|mend| mend.contains("14 at most")), "{finding}");
     shell(&testbed, 0, "ip link del l0; ip link del l1");
     until(15, 0);
     until_gone(&testbed, 0, &socket, "bearer-refused");
@@ -333,7 +334,7 @@ fn an_interface_that_flaps_costs_neither_descriptors_nor_threads_nor_links() {
     }
     for socket in &stream.sockets {
         let rows = ask(socket, &["bearer", "list"])["rows"].clone();
-        assert!(rows.as_array().is_some_and(|rows| rows.len() <= 3), "{rows}");
+        assert!(rows.as_array().is_some_and(|rows| rows.len() <= 4), "{rows}");
     }
     // One that stays is taken up, after a while.
     plug(&testbed, "l2", third());

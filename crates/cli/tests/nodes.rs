@@ -83,7 +83,8 @@ fn a_node_lists_what_it_knows_and_leaves_at_sigterm() {
             what(answer["rows"].as_array().map_or(&[], Vec::as_slice))
         });
     };
-    until("bearer", &|rows| rows.len() == 2 && rows.iter().all(|row| row["state"] == "up"));
+    // Two by the links, one by shared memory.
+    until("bearer", &|rows| rows.len() == 3 && rows.iter().all(|row| row["state"] == "up"));
     let both_links = |row: &Value| row["name"] == "beta" && row["state"] == "up" && row["links_up"] == 2;
     until("node", &|rows| rows.iter().any(both_links));
     until("link", &|rows| {
@@ -107,10 +108,10 @@ fn rules_choose_the_bearers_of_a_node_and_one_that_nothing_meets_ends_it_with_wh
     let Some(testbed) = testbed("rules") else { return };
     let network = format!("{}/24", testbed.address(0, 1));
     let cases: [(&[&str], &[&str]); 4] = [
-        (&[], &["udp/l0", "udp/l1"]),
-        (&["!l0"], &["udp/l1"]),
-        (&["!l[1-9]"], &["udp/l0"]),
-        (&[&format!("!{network}")], &["udp/l0"]),
+        (&[], &["udp/l0", "udp/l1", "shm"]),
+        (&["!l0"], &["udp/l1", "shm"]),
+        (&["!l[1-9]"], &["udp/l0", "shm"]),
+        (&[&format!("!{network}")], &["udp/l0", "shm"]),
     ];
     for (index, (rules, expected)) in cases.into_iter().enumerate() {
         let socket = Scratch::new(&format!("rules-{index}.sock"));

@@ -2,23 +2,23 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant};
 
 use polyrail_shm::slot_ring::BODY_BYTES;
 use polyrail_shm::{Direct, DirectSender, Label};
+use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::unix::UnixSocket;
 
 use super::door;
 use crate::{SendOutcome, Transmit};
 
 /// A receiver that has taken nothing for so long from a full ring is taken for stopped.
-const PATIENCE: Duration = Duration::from_millis(10);
+const PATIENCE_NS: u64 = 10_000_000;
 /// A packet that wakes the other end: what it says does not matter.
 const CALL: &[u8] = b"!";
 
 /// A ring that was full at the last try.
 struct Full {
-    since: Instant,
+    since_ns: u64,
     /// What its receiver had not taken then.
     waiting: u64,
 }
@@ -82,14 +82,18 @@ impl Outward {
     }
 
     fn refuse(&mut self) -> SendOutcome {
-        let (waiting, now) = (self.ring.waiting(), Instant::now());
+        let (waiting, now_ns) = (self.ring.waiting(), monotonic_ns());
         match &self.full {
             Some(full) if full.waiting == waiting => {
                 // Of a receiver that is stopped: as lost as what comes to a socket that is full.
-                if now - full.since >= PATIENCE { SendOutcome::Sent } else { SendOutcome::WouldBlock }
+                if now_ns - full.since_ns >= PATIENCE_NS {
+                    SendOutcome::Sent
+                } else {
+                    SendOutcome::WouldBlock
+                }
             }
             _ => {
-                self.full = Some(Full { since: now, waiting });
+                self.full = Some(Full { since_ns: now_ns, waiting });
                 SendOutcome::WouldBlock
             }
         }
@@ -98,7 +102,7 @@ impl Outward {
     /// Whether so many bytes would be taken now, if only to be lost.
     pub fn takes(&mut self, bytes: usize) -> bool {
         let Some(full) = &self.full else { return true };
-        full.since.elapsed() >= PATIENCE || self.ring.has_room(bytes)
+        monotonic_ns() - full.since_ns >= PATIENCE_NS || self.ring.has_room(bytes)
     }
 
     /// A packet has come: there is room. Whether it was the last, for the other end is gone.

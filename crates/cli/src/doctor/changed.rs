@@ -64,7 +64,7 @@ fn refused(missing: &Missing, severity: Severity) -> Finding {
     let finding = Finding::new(severity, "bearer-refused", format!("interface {name}"), seen, why);
     if missing.why == "too many bearers" {
         return finding.mend(format!(
-            "polyrail bearer list  # a node has 15 at most: leave one out, --interface '!{name}'"
+            "polyrail bearer list  # a node has 14 at most: leave one out, --interface '!{name}'"
         ));
     }
     finding.mend(format!("ip -d addr show dev {name}"))
