@@ -337,6 +337,7 @@ impl Session {
     /// The peer has proved to be there: from now on it may be silent for as long as it said.
     pub(crate) fn announce(&mut self) {
         self.announced = true;
+        self.quiet.stir();
         self.tolerance = self.tolerance.max(self.peer.tolerance.min(limits::TOLERANCE_MAX));
     }
 

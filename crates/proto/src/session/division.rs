@@ -201,6 +201,10 @@ impl Session {
         let flow = self.sending.flows.get(self.schedule.flows().next()?)?;
         // Those of other policies have their links already.
         let bytes = flow.lone_bytes().filter(|_| flow.policy.is_none())?;
+        // A longer one is pulled, however long packets are: as a small one it would not leave.
+        if bytes > limits::SMALL_BYTES_MAX {
+            return None;
+        }
         let mut mtus = self.links.iter().map(|link| u64::from(link.mtu.current()));
         mtus.all(|mtu_bytes| bytes + OTHERS_BYTES <= mtu_bytes).then_some(bytes)
     }

@@ -95,6 +95,7 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
         link.probe = None;
         (link.status, link.pto_count) = (status, pto_count);
     }
+    session.announce();
     session
 }
 
@@ -222,6 +223,16 @@ fn only_a_link_that_serves_makes_others_sure() {
     ] {
         assert_eq!(Serving::of(&session(&config, links).links).has_sure_link(), sure, "{links:?}");
     }
+}
+
+#[test]
+fn a_session_that_has_come_up_is_announced_at_once_whatever_passes() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    let mut session = session(&config, &[(Active, 0)]);
+    session.announced = false;
+    assert_eq!(session.deadline(NOW, &config), NOW);
+    session.announce();
+    assert!(session.deadline(NOW, &config) > NOW);
 }
 
 #[test]

@@ -32,6 +32,10 @@ impl Session {
 
     fn compute_deadline(&self, now: Instant, config: &Config) -> Instant {
         let (busy, carried) = (self.is_busy(now), self.is_up());
+        if carried && !self.announced {
+            // While messages pass all the time nothing else may be due for long, and further links wait for that.
+            return now;
+        }
         let mut at = self.isolated_since.map_or(Instant::NEVER, |since| since + self.tolerance);
         at = at.min(self.trials.deadline());
         at = at.min(self.doubt_ends_at()).min(self.sending.deadlines.next_at());

@@ -96,6 +96,16 @@ fn links_pull_nothing_of_a_message_that_is_one_packet_on_each_of_them() {
     }
 }
 
+#[test]
+fn a_message_that_is_not_small_leaves_though_a_packet_of_each_link_takes_it() {
+    let config = Config::new(NodeId(1), Incarnation(1));
+    for bytes in [limits::SMALL_BYTES_MAX, limits::SMALL_BYTES_MAX + 1, 30_000, 65_000] {
+        let mut session = session_with_mtu(&config, &[(Active, 0), (Active, 0)], limits::DATAGRAM_BYTES_MAX);
+        send(&mut session, bytes);
+        assert!([0, 1].iter().any(|&link| poll(&mut session, link).is_some()), "{bytes} bytes leave");
+    }
+}
+
 /// Every so many packets one is lost.
 fn lose(link: &mut Link, one_in: u64) {
     let packets = 4_096;
