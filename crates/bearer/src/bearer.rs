@@ -87,6 +87,11 @@ pub enum Notice {
         /// Largest payload in bytes.
         mtu_bytes: u16,
     },
+    /// The node at `to`, on this machine, has ended: nothing will come from there any more. This is no hint: the system says so.
+    Gone {
+        /// Where it was.
+        to: Address,
+    },
     /// Segmentation offload failed and the datagrams go one by one from now on; retried by itself.
     GsoOff,
 }

@@ -62,6 +62,8 @@ pub struct ShmBearer {
     outs: Vec<Outward>,
     /// The one that was sent to last.
     recent: usize,
+    /// Calls of `send`.
+    sends: u64,
     ins: Vec<Inward>,
     /// The one that is read first.
     turn: usize,
@@ -69,6 +71,8 @@ pub struct ShmBearer {
     full: Option<(u64, usize)>,
     /// The descriptor is readable.
     told: bool,
+    /// One of those who send has ended its connection.
+    any_gone: bool,
     attended_at_ns: u64,
     notices: Vec<Notice>,
 }
@@ -109,10 +113,12 @@ impl ShmBearer {
             tokens: DOOR,
             outs: Vec::new(),
             recent: 0,
+            sends: 0,
             ins: Vec::new(),
             turn: 0,
             full: None,
             told: false,
+            any_gone: false,
             attended_at_ns: 0,
             notices: Vec::new(),
         })
@@ -131,9 +137,9 @@ impl ShmBearer {
     /// Makes a way to a node that was not sent to before.
     fn reach(&mut self, seat: u64) -> io::Result<usize> {
         if self.outs.len() == PEERS_MAX {
-            // Of a node that has much to say to so many, one after the other is to be heard.
-            let quietest = self.outs.iter().enumerate().min_by_key(|(_, out)| out.sent());
-            quietest.map(|(at, _)| at).map(|at| self.outs.swap_remove(at));
+            // What is in its ring is still read.
+            let oldest = self.outs.iter().enumerate().min_by_key(|(_, out)| out.used_at);
+            oldest.map(|(at, _)| at).map(|at| self.outs.swap_remove(at));
         }
         self.tokens += 1;
         let out = Outward::open(self.machine, (self.seat, seat), self.tokens)?;
@@ -154,6 +160,7 @@ impl ShmBearer {
             } else if let Some(at) = self.ins.iter().position(|one| one.token == token) {
                 if self.ins[at].hear() {
                     let _ = self.epoll.remove(self.ins[at].as_raw_fd());
+                    self.any_gone = true;
                 }
             } else if let Some(at) = self.outs.iter().position(|out| out.token == token)
                 && self.outs[at].hear()
@@ -162,8 +169,20 @@ impl ShmBearer {
             }
         }
         self.events = events;
-        // What those who are gone had put in is read first.
-        self.ins.retain_mut(|one| !one.is_over());
+    }
+
+    /// Forgets those who are gone, once what they had put in was read.
+    fn part(&mut self) {
+        let over: Vec<Option<u64>> =
+            self.ins.extract_if(.., |one| one.is_over()).map(|one| one.seat()).collect();
+        self.any_gone = self.ins.iter().any(Inward::is_gone);
+        for seat in over.into_iter().flatten() {
+            // One that lives may have ended the connection for want of room.
+            if matches!(door::knock(self.machine, seat), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+            {
+                self.note(Notice::Gone { to: Address::Shm { machine: self.machine, seat } });
+            }
+        }
     }
 
     fn let_in(&mut self) {
@@ -186,9 +205,9 @@ impl ShmBearer {
         }
     }
 
-    fn note_nobody(&mut self, to: Address) {
+    fn note(&mut self, notice: Notice) {
         if self.notices.len() < NOTICES_MAX {
-            self.notices.push(Notice::Unreachable { to, code: NoticeCode::Port });
+            self.notices.push(notice);
         }
     }
 }
@@ -223,13 +242,15 @@ impl Bearer for ShmBearer {
         let at = match self.out_to(seat) {
             Ok(at) => at,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.note_nobody(transmit.to);
+                self.note(Notice::Unreachable { to: transmit.to, code: NoticeCode::Port });
                 return SendOutcome::Sent;
             }
             // It has more newcomers than it has looked at yet.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return SendOutcome::Dropped,
             Err(error) => return SendOutcome::Failed(error),
         };
+        self.sends += 1;
+        self.outs[at].used_at = self.sends;
         let outcome = self.outs[at].send(transmit);
         self.full = matches!(outcome, SendOutcome::WouldBlock).then_some((seat, transmit.bytes));
         outcome
@@ -252,6 +273,9 @@ impl Bearer for ShmBearer {
                 break;
             }
         }
+        if self.any_gone {
+            self.part();
+        }
         Ok(batch.len() - before)
     }
 
@@ -262,6 +286,7 @@ impl Bearer for ShmBearer {
 
     fn recv_beacons(&mut self, _batch: &mut RxBatch) -> io::Result<usize> {
         self.attend();
+        self.part();
         Ok(0)
     }
 

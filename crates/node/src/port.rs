@@ -22,7 +22,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Landing, PortBell};
+use polyrail_shm::{Buffer, Landing};
 use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -64,6 +64,8 @@ pub struct Port {
 /// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
 const TICK: Duration = Duration::from_millis(20);
 const MANUAL_TICK: Duration = Duration::from_millis(2);
+/// Looks of who spins for what comes by shared memory alone, between two at the clock.
+const LOOKS: u32 = 16;
 
 impl Port {
     pub(crate) fn new(shared: Arc<Shared>, client: Client, tie: Option<Tie>) -> Port {
@@ -117,7 +119,7 @@ impl Port {
             }
             (_, Some(tie)) => {
                 let readiness = tie.watch()?;
-                self.client.borrow().bell.iter().for_each(PortBell::arm);
+                self.client.borrow().arm();
                 readiness
             }
             (None, None) => return Err(io::ErrorKind::NotConnected.into()),
@@ -128,7 +130,7 @@ impl Port {
     /// Forgets that the descriptor was readable. Look again afterwards.
     pub(crate) fn clear_readiness(&self, readiness: &Readiness) {
         readiness.clear();
-        self.client.borrow().bell.iter().for_each(PortBell::arm);
+        self.client.borrow().arm();
         self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
@@ -559,8 +561,14 @@ impl Port {
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
+                if first && !is_over && self.readiness.get().is_none() {
+                    self.client.borrow().spare_senders();
+                }
                 let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
                 self.tie.iter().filter(|_| was_long).for_each(|tie| tie.look());
+                if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
+                    return true;
+                }
             } else if first {
                 self.turn(now, Budget::BRIEF);
             } else if self.sleep(until_ns, &mut done) {
@@ -570,9 +578,18 @@ impl Port {
         }
     }
 
+    /// What is waited for comes by shared memory alone: asks `done` some times more before anything else is looked at, the clock
+    /// among it, for each of those takes as long as many looks.
+    fn looks_on(&self, done: &mut impl FnMut(&Port) -> bool) -> bool {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            done(self)
+        })
+    }
+
     /// Sleeps until something happens; whether `done` was asked and said yes.
     fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
-        self.client.borrow().pair.client_bell.prepare();
+        self.client.borrow().announce_sleep();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();
             return true;

@@ -301,3 +301,22 @@ fn a_node_that_is_stopped_for_a_while_misses_nothing_and_holds_up_nobody() {
     sender.send(SERVICE, b"").unwrap();
     assert_eq!(next(&sender).bytes(), sent.to_le_bytes());
 }
+
+#[test]
+fn a_node_that_is_killed_is_forgotten_at_once_and_its_names_with_it() {
+    // A silence would have to be as long as the test waits for anything.
+    let node = local::node(Config::new().tolerance(PATIENCE), &[]);
+    let reader = Other::start("reader", &node);
+    let port = node.port().unwrap();
+    port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    until("the link by shared memory does not come up", || {
+        port.send(SERVICE, b"").unwrap();
+        next(&port);
+        packets(&node, "shm").1
+    });
+    let killed_ns = monotonic_ns();
+    drop(reader);
+    until("it is not forgotten", || node.status().peers.is_empty());
+    assert!(monotonic_ns() - killed_ns < PATIENCE.as_nanos() as u64 / 2, "it was waited for");
+    assert!(matches!(port.send(SERVICE, b""), Err(SendError::NoService { .. })));
+}

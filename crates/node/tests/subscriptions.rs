@@ -18,7 +18,8 @@ fn service(instance: u32) -> ServiceAddress {
 }
 
 fn node(progress: Progress, peers: &[String]) -> Node {
-    local::node(Config::new().progress(progress), peers)
+    // One link is enough to be told of.
+    local::node(Config::new().progress(progress).shared_memory(false), peers)
 }
 
 /// The next update; that none comes is a failure.
@@ -78,13 +79,8 @@ fn a_subscriber_sees_a_node_come_bind_and_go() {
     rest.extend(until(&mut subscription, is_published));
     other.leave(PATIENCE).unwrap();
     let end = until(&mut subscription, |update| matches!(update, Update::NodeDown { .. }));
-    // One link by the network, one by shared memory.
-    let [
-        Update::Withdrawn(last),
-        Update::LinkGone { .. },
-        Update::LinkGone { .. },
-        Update::NodeDown { left: true, node, .. },
-    ] = end[..]
+    let [Update::Withdrawn(last), Update::LinkGone { .. }, Update::NodeDown { left: true, node, .. }] =
+        end[..]
     else {
         panic!("{end:?} after {rest:?}")
     };

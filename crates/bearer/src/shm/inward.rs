@@ -59,6 +59,16 @@ impl Inward {
         self.way.is_some()
     }
 
+    /// Where it sits, if it has said so.
+    pub fn seat(&self) -> Option<u64> {
+        Some(self.way.as_ref()?.0)
+    }
+
+    /// Whether its connection is over.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
     /// Whether it is gone, and all that it had sent was taken.
     pub fn is_over(&mut self) -> bool {
         self.is_gone && !self.has_something()

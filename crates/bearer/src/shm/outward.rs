@@ -30,7 +30,8 @@ pub(super) struct Outward {
     socket: UnixSocket,
     ring: DirectSender,
     full: Option<Full>,
-    sent: u64,
+    /// Which send of the bearer's was the last by this way.
+    pub used_at: u64,
 }
 
 impl Outward {
@@ -42,12 +43,7 @@ impl Outward {
         let file = made.segment().fd().ok_or(io::ErrorKind::InvalidData)?;
         socket.send(&door::hello(from), &[file])?;
         let ring = DirectSender::attach(file.try_clone_to_owned()?)?;
-        Ok(Outward { seat: to, token, socket, ring, full: None, sent: 0 })
-    }
-
-    /// Trains that were put in.
-    pub fn sent(&self) -> u64 {
-        self.sent
+        Ok(Outward { seat: to, token, socket, ring, full: None, used_at: 0 })
     }
 
     pub fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
@@ -60,7 +56,6 @@ impl Outward {
         if self.full.take().is_some() {
             self.ring.forget_room();
         }
-        self.sent += 1;
         if self.ring.claim_sleeper() {
             // It fails where the other end has many to read, or none.
             let _ = self.socket.send(CALL, &[]);

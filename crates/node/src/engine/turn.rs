@@ -143,13 +143,13 @@ impl Engine {
     /// What may wait is looked for when everything is, for most turns are to be short.
     #[inline(never)]
     fn receive_rare(&mut self, index: usize, now: Instant, thorough: bool, work: &mut Work) {
-        self.take_notices(index, now);
         let entry = &mut self.bearers[index];
         entry.looked_at = now;
         if thorough || now.since(entry.beacons_at) >= BEACON_SPAN {
             entry.beacons_at = now;
             self.receive_beacons(index, now, work);
         }
+        self.take_notices(index, now);
     }
 
     /// Reads what one bearer has; whether that was anything.
@@ -234,8 +234,17 @@ impl Engine {
     fn take_notices(&mut self, index: usize, now: Instant) {
         self.bearers[index].bearer.notices(&mut self.notices);
         for notice in self.notices.drain(..) {
-            if let Notice::MtuHint { to, mtu_bytes } = notice {
-                self.node.handle_mtu_hint(now, self.bearers[index].id, &media(&to), mtu_bytes);
+            let id = self.bearers[index].id;
+            match notice {
+                Notice::MtuHint { to, mtu_bytes } => {
+                    self.node.handle_mtu_hint(now, id, &media(&to), mtu_bytes);
+                }
+                Notice::Gone { to } => {
+                    self.node.handle_gone(now, id, &media(&to), &mut self.store);
+                    // Who waits for its names is told with the next turn, whatever else that one has to do.
+                    self.next_at = Instant::ZERO;
+                }
+                Notice::Unreachable { .. } | Notice::GsoOff => {}
             }
         }
     }

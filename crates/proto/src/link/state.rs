@@ -58,6 +58,8 @@ pub enum LinkEvent {
     CarrierLost,
     /// The bearer is closed, ours or the peer's: the link is about to be forgotten.
     BearerClosed,
+    /// The peer's process has ended: its machine, which is ours, says so.
+    PeerEnded,
     /// The bearer has its carrier again.
     CarrierBack,
     /// The system refused to send on the bearer (network down, unreachable, no device).
@@ -151,7 +153,7 @@ fn next(state: LinkState, event: LinkEvent, facts: Facts) -> LinkState {
         (true, false) => S::Probation,
     };
     match (state, event) {
-        (_, E::CarrierLost | E::BearerClosed | E::SendFailed | E::PeerSaysDown) => S::Down,
+        (_, E::CarrierLost | E::BearerClosed | E::PeerEnded | E::SendFailed | E::PeerSaysDown) => S::Down,
         (S::New, E::Joined) => S::Up,
         (S::Probation, E::ProbationOver) => S::Up,
         (S::Probation | S::Up, E::Silence) => S::Suspect,
@@ -389,6 +391,7 @@ impl fmt::Display for LinkEvent {
             LinkEvent::Joined => "joined",
             LinkEvent::CarrierLost => "carrier lost",
             LinkEvent::BearerClosed => "bearer closed",
+            LinkEvent::PeerEnded => "process of the peer ended",
             LinkEvent::CarrierBack => "carrier back",
             LinkEvent::SendFailed => "system refused to send",
             LinkEvent::PeerSaysDown => "peer says down",

@@ -1,9 +1,12 @@
 //! Where sessions are: each has a slot, and a number that no earlier one of that slot had. How they are announced and end.
 
 use super::{Node, Slot};
+use crate::address::MediaAddress;
 use crate::error::LinkSetError;
 use crate::event::Event;
-use crate::id::{LinkId, NodeId, SessionId};
+use crate::id::{BearerId, LinkId, NodeId, SessionId};
+use crate::link::Link;
+use crate::link::state::LinkEvent;
 use crate::session::{Cx, Session};
 use crate::store::Store;
 use crate::time::Instant;
@@ -70,6 +73,20 @@ impl Node {
         }
         self.revive_attempts(now, session.peer.node);
         self.discovery.restart(now);
+    }
+
+    /// The node at `to`, which shares memory with us by `bearer`, has ended; its machine, which is ours, says so. It need not be
+    /// waited for.
+    pub fn handle_gone(&mut self, now: Instant, bearer: BearerId, to: &MediaAddress, store: &mut dyn Store) {
+        let is_it = |link: &Link| link.spec.near && link.spec.bearer == bearer && link.spec.to == *to;
+        for slot in 0..self.slots.len() {
+            let session = self.slots[slot].session.as_deref_mut();
+            let Some(session) = session.filter(|session| session.links.iter().any(is_it)) else { continue };
+            for index in 0..session.links.len() {
+                session.link_event(cx!(self, now, store), index, LinkEvent::PeerEnded);
+            }
+            self.end_session(now, slot, store, false);
+        }
     }
 
     pub(super) fn announce_peers(&mut self, now: Instant) {

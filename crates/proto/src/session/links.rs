@@ -43,7 +43,7 @@ impl Session {
     }
 
     /// Feeds an event to a link's state machine and draws the consequences.
-    pub(super) fn link_event(&mut self, cx: &mut Cx<'_>, index: usize, event: LinkEvent) {
+    pub(crate) fn link_event(&mut self, cx: &mut Cx<'_>, index: usize, event: LinkEvent) {
         if let Some(change) = self.links[index].state.handle(cx.now, event) {
             self.on_transition(cx, index, change);
         }

@@ -13,7 +13,9 @@ use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::slot_ring::BODY_BYTES;
 use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell, Region};
+use polyrail_sys::membarrier;
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
 const WANTED_AFTER: u32 = 4;
@@ -25,6 +27,8 @@ const WAIT_AFTER_MAX: u32 = 4_096;
 /// Flows that are counted at a time, and services that are known.
 const COUNTED_MAX: usize = 16;
 const KNOWN_MAX: usize = 256;
+/// Looks for nothing, after one of which it is looked whether senders are gone.
+const LOOKS_FOR_ENDS: u32 = 16;
 /// Messages taken from one ring, after which its sender is looked for that waits for room.
 const TELL_MESSAGES: u32 = 64;
 
@@ -44,6 +48,8 @@ struct Out {
     bell: PortBell,
     /// It was full, and this end is woken when it is not.
     waits: bool,
+    /// This process takes part in fences on every core.
+    is_cheap: bool,
 }
 
 /// A ring from another port.
@@ -93,6 +99,8 @@ pub(super) struct Directs {
     turns: VecDeque<(u64, u64)>,
     /// The ring that was read last.
     turn: usize,
+    /// Looks that found nothing.
+    looks: u32,
     /// Ports whose programs the engine has to tell by their descriptors.
     nudges: Vec<PortId>,
     /// Something was handed in for the engine.
@@ -176,6 +184,12 @@ impl Directs {
     }
 }
 
+/// Whether this process takes part in fences on every core; from now on it does, if it can.
+fn takes_part() -> bool {
+    static TAKES_PART: OnceLock<bool> = OnceLock::new();
+    *TAKES_PART.get_or_init(|| membarrier::take_part().is_ok())
+}
+
 /// Whether such a message may go by a ring at all.
 fn fits(how: &Manner, len: u64) -> bool {
     !how.returns && how.expires_at.is_none() && len <= DIRECT_BYTES_MAX
@@ -229,7 +243,8 @@ impl Client {
         ring: DirectSender,
         bell: PortBell,
     ) {
-        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false });
+        let is_cheap = takes_part();
+        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false, is_cheap });
     }
 
     /// There is a ring from another port from now on.
@@ -365,7 +380,7 @@ impl Client {
         if std::mem::take(&mut out.waits) {
             out.ring.forget_room();
         }
-        if out.bell.ring() {
+        if if out.is_cheap { out.bell.ring_cheaply() } else { out.bell.ring() } {
             self.directs.nudges.push(out.to.port);
         }
         let number = self.sent + self.directs.sent;
@@ -396,6 +411,29 @@ impl Client {
         std::mem::take(&mut self.directs.calls)
     }
 
+    /// Whoever waits looks by itself for a while: who sends by rings need not look whether it sleeps.
+    #[inline]
+    pub(crate) fn spare_senders(&self) {
+        if !self.directs.ins.is_empty() && takes_part() {
+            self.pair.client_bell.spare();
+        }
+    }
+
+    /// Announces that the port's thread is about to sleep. Look once more afterwards.
+    pub(crate) fn announce_sleep(&self) {
+        if self.pair.client_bell.prepare_dear() {
+            // Where that fails, which it did not when it was tried first, a message may be found a tick late.
+            let _ = membarrier::everywhere();
+        }
+    }
+
+    /// What comes is told by the port's descriptor from now on. Look once more afterwards.
+    pub(crate) fn arm(&self) {
+        if self.bell.as_ref().is_some_and(PortBell::arm) {
+            let _ = membarrier::everywhere();
+        }
+    }
+
     /// Whether a message has come by a ring. If none has, senders are told how far this end is.
     #[inline]
     pub(crate) fn has_direct(&mut self) -> bool {
@@ -422,10 +460,15 @@ impl Client {
 
     /// Tells senders how far this end is, wakes those that wait for room, and forgets rings whose senders are gone.
     fn tell_senders(&mut self) {
-        let Directs { ins, nudges, .. } = &mut self.directs;
+        let Directs { ins, nudges, looks, .. } = &mut self.directs;
         nudges.extend(ins.iter_mut().filter_map(In::tell));
-        // In this order: what was put in before the end was told is seen now.
-        ins.retain_mut(|one| one.held > 0 || !one.given.ring.is_over() || one.given.ring.peek().is_some());
+        *looks = looks.wrapping_add(1);
+        if *looks % LOOKS_FOR_ENDS == 0 {
+            // In this order: what was put in before the end was told is seen now.
+            ins.retain_mut(|one| {
+                one.held > 0 || !one.given.ring.is_over() || one.given.ring.peek().is_some()
+            });
+        }
         self.flush_nudges();
     }
 

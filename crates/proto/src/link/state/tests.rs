@@ -1,9 +1,10 @@
 use super::*;
 
-const EVENTS: [LinkEvent; 11] = [
+const EVENTS: [LinkEvent; 12] = [
     LinkEvent::Joined,
     LinkEvent::CarrierLost,
     LinkEvent::BearerClosed,
+    LinkEvent::PeerEnded,
     LinkEvent::CarrierBack,
     LinkEvent::SendFailed,
     LinkEvent::PeerSaysDown,
@@ -51,6 +52,7 @@ fn the_table_is_as_documented() {
 Joined        up                      .                       .                       probation|up            probation|.|damped      .
 CarrierLost   down                    down                    down                    down                    .                       down
 BearerClosed  down                    down                    down                    down                    .                       down
+PeerEnded     down                    down                    down                    down                    .                       down
 CarrierBack   .                       .                       .                       .                       .                       .
 SendFailed    down                    down                    down                    down                    .                       down
 PeerSaysDown  down                    down                    down                    down                    .                       down
