@@ -22,7 +22,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Landing};
+use polyrail_shm::{Buffer, Landing, PortBell};
 use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -119,7 +119,7 @@ impl Port {
             }
             (_, Some(tie)) => {
                 let readiness = tie.watch()?;
-                self.client.borrow().arm();
+                self.client.borrow().bell.iter().for_each(PortBell::arm);
                 readiness
             }
             (None, None) => return Err(io::ErrorKind::NotConnected.into()),
@@ -130,7 +130,7 @@ impl Port {
     /// Forgets that the descriptor was readable. Look again afterwards.
     pub(crate) fn clear_readiness(&self, readiness: &Readiness) {
         readiness.clear();
-        self.client.borrow().arm();
+        self.client.borrow().bell.iter().for_each(PortBell::arm);
         self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
@@ -561,9 +561,6 @@ impl Port {
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
-                if first && !is_over && self.readiness.get().is_none() {
-                    self.client.borrow().spare_senders();
-                }
                 let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
                 self.tie.iter().filter(|_| was_long).for_each(|tie| tie.look());
                 if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
@@ -589,7 +586,7 @@ impl Port {
 
     /// Sleeps until something happens; whether `done` was asked and said yes.
     fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
-        self.client.borrow().announce_sleep();
+        self.client.borrow().pair.client_bell.prepare();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();
             return true;

@@ -9,16 +9,6 @@
 //! producer: publish    ring() [fence; sleeping == 1? exchange to 0 and wake]
 //! ```
 //!
-//! A producer's fence costs as long as its last store takes to reach the cache, each time. A consumer that looks by itself most of
-//! the time can spare its producers that ([`Doorbell::spare`]): then it is the one that pays, when it is about to sleep after all.
-//!
-//! ```text
-//! consumer: spare()    ...   prepare_dear() [flag = sleeping]  a fence on every core  re-check  wait()
-//! producer: publish    looks_by_itself() [flag == spared? nothing more]
-//! ```
-//!
-//! The fence on every core is a system call (`membarrier`) that reaches processes which take part; others use their own.
-//!
 //! The flag is the one word that both sides write. A hostile producer can make the consumer wake in vain or, by never
 //! ringing, sleep until its own time limit; so an engine always waits with a limit.
 
@@ -27,13 +17,10 @@ use std::time::Duration;
 
 use crate::segment::Segment;
 use crate::sync::Ordering::{AcqRel, Relaxed, SeqCst};
-use crate::sync::{compiler_fence, fence};
+use crate::sync::fence;
 use crate::words::Words;
 
 const SLEEPING: usize = 0;
-
-/// What the flag is beside 0 and 1 (asleep): the consumer is awake, and pays for the fence before it sleeps.
-const SPARED: u64 = 2;
 
 /// Bytes that a doorbell takes in a segment: a line of its own, because a running producer reads it all the time.
 pub const DOORBELL_BYTES: u64 = 64;
@@ -78,43 +65,6 @@ impl Doorbell {
         self.words.at(SLEEPING).store(1, Relaxed);
         // Fence `doorbell.order`, consumer's end: the flag is visible before the work is looked for.
         fence(SeqCst);
-    }
-
-    /// Producer that takes part in fences on every core, after publishing: whether the consumer looks by itself, so that nothing
-    /// more is to be done.
-    #[inline]
-    pub fn looks_by_itself(&self) -> bool {
-        // Of `doorbell.dear`, producer's end: only the order of the instructions.
-        compiler_fence();
-        self.words.at(SLEEPING).load(Relaxed) == SPARED
-    }
-
-    /// Consumer, awake: spares producers their fences until it sleeps.
-    #[inline]
-    pub fn spare(&self) {
-        // Whoever only reads the flag keeps its line.
-        if self.words.at(SLEEPING).load(Relaxed) != SPARED {
-            self.words.at(SLEEPING).store(SPARED, Relaxed);
-        }
-    }
-
-    /// Consumer: like [`Doorbell::prepare`], for one that may have spared its producers: whether it has. Then it has to have a
-    /// fence made on every core before it looks once more.
-    #[inline]
-    #[must_use]
-    pub fn prepare_dear(&self) -> bool {
-        let was = self.words.at(SLEEPING).swap(1, AcqRel);
-        // Fence `doorbell.order`, consumer's end, for those who have fences of their own.
-        fence(SeqCst);
-        was == SPARED
-    }
-
-    /// Consumer, awake: spares nobody any more; whether it has, as for [`Doorbell::prepare_dear`].
-    #[must_use]
-    pub fn stop_sparing(&self) -> bool {
-        let was = self.words.at(SLEEPING).swap(0, AcqRel);
-        fence(SeqCst);
-        was == SPARED
     }
 
     /// Consumer, after [`Doorbell::prepare`]: sleeps until the bell rings or `timeout` has passed, and says whether it

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::doorbell::Doorbell;
 use crate::segment::{PAGE_BYTES, Segment, invalid};
-use crate::sync::Ordering::{AcqRel, Relaxed};
+use crate::sync::Ordering::{AcqRel, Relaxed, SeqCst};
+use crate::sync::fence;
 use crate::words::Words;
 
 const BELL: u64 = 0;
@@ -69,18 +70,10 @@ impl PortBell {
         watch.load(Relaxed) == ARMED && watch.compare_exchange(ARMED, TOLD, AcqRel, Relaxed).is_ok()
     }
 
-    /// The same, by who takes part in fences on every core: has none of its own while the port looks by itself.
-    #[inline]
-    pub fn ring_cheaply(&self) -> bool {
-        !self.bell.looks_by_itself() && self.ring()
-    }
-
-    /// The port's own: what comes from now on is to be told by the descriptor. Look for it afterwards; if this says so, only
-    /// after a fence on every core ([`Doorbell::prepare_dear`]).
-    #[must_use]
-    pub fn arm(&self) -> bool {
+    /// The port's own: what comes from now on is to be told by the descriptor. Look for it afterwards.
+    pub fn arm(&self) {
         self.watch.at(0).store(ARMED, Relaxed);
-        self.bell.stop_sparing()
+        fence(SeqCst);
     }
 }
 
@@ -93,31 +86,12 @@ mod tests {
         let own = PortBell::create().unwrap();
         let other = PortBell::attach(own.segment().fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
         assert!(!other.ring(), "nobody waits on a descriptor");
-        assert!(!own.arm());
+        own.arm();
         assert!(other.ring() && !other.ring());
-        assert!(!own.arm());
+        own.arm();
         own.bell().prepare();
         assert!(other.ring());
         assert!(own.bell().cancel(), "who sleeps at the bell is woken as well");
-    }
-
-    #[test]
-    fn who_spares_its_senders_is_not_rung_until_it_is_about_to_sleep_or_waits_on_its_descriptor() {
-        let own = PortBell::create().unwrap();
-        let other = PortBell::attach(own.segment().fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
-        own.bell().spare();
-        assert!(!other.ring_cheaply() && other.bell().looks_by_itself());
-        assert!(own.bell().prepare_dear(), "it pays");
-        assert!(!other.bell().looks_by_itself() && !other.ring_cheaply());
-        assert!(own.bell().cancel(), "it was rung");
-        assert!(!own.bell().prepare_dear(), "nobody was spared");
-        own.bell().cancel();
-        own.bell().spare();
-        assert!(own.arm() && other.ring_cheaply(), "it is told by the descriptor");
-        own.bell().spare();
-        other.ring();
-        assert!(other.bell().looks_by_itself(), "who rings leaves that as it is");
-        assert!(own.bell().stop_sparing() && !own.bell().stop_sparing());
     }
 
     #[test]

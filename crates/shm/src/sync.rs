@@ -7,16 +7,6 @@ pub use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Keeps the compiler from exchanging what comes before with what comes after; the processor may. Loom knows no such thing,
-/// so its models get a fence.
-#[inline]
-pub fn compiler_fence() {
-    #[cfg(not(loom))]
-    core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(loom)]
-    fence(Ordering::SeqCst);
-}
-
 /// Tells the processor that this is a spin loop; under loom it lets the other threads run.
 #[inline]
 pub fn cpu_relax() {

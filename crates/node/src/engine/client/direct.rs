@@ -13,9 +13,7 @@ use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::slot_ring::BODY_BYTES;
 use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell, Region};
-use polyrail_sys::membarrier;
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
 const WANTED_AFTER: u32 = 4;
@@ -48,8 +46,6 @@ struct Out {
     bell: PortBell,
     /// It was full, and this end is woken when it is not.
     waits: bool,
-    /// This process takes part in fences on every core.
-    is_cheap: bool,
 }
 
 /// A ring from another port.
@@ -184,12 +180,6 @@ impl Directs {
     }
 }
 
-/// Whether this process takes part in fences on every core; from now on it does, if it can.
-fn takes_part() -> bool {
-    static TAKES_PART: OnceLock<bool> = OnceLock::new();
-    *TAKES_PART.get_or_init(|| membarrier::take_part().is_ok())
-}
-
 /// Whether such a message may go by a ring at all.
 fn fits(how: &Manner, len: u64) -> bool {
     !how.returns && how.expires_at.is_none() && len <= DIRECT_BYTES_MAX
@@ -243,8 +233,7 @@ impl Client {
         ring: DirectSender,
         bell: PortBell,
     ) {
-        let is_cheap = takes_part();
-        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false, is_cheap });
+        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false });
     }
 
     /// There is a ring from another port from now on.
@@ -380,7 +369,7 @@ impl Client {
         if std::mem::take(&mut out.waits) {
             out.ring.forget_room();
         }
-        if if out.is_cheap { out.bell.ring_cheaply() } else { out.bell.ring() } {
+        if out.bell.ring() {
             self.directs.nudges.push(out.to.port);
         }
         let number = self.sent + self.directs.sent;
@@ -409,29 +398,6 @@ impl Client {
     #[inline]
     pub(crate) fn take_calls(&mut self) -> bool {
         std::mem::take(&mut self.directs.calls)
-    }
-
-    /// Whoever waits looks by itself for a while: who sends by rings need not look whether it sleeps.
-    #[inline]
-    pub(crate) fn spare_senders(&self) {
-        if !self.directs.ins.is_empty() && takes_part() {
-            self.pair.client_bell.spare();
-        }
-    }
-
-    /// Announces that the port's thread is about to sleep. Look once more afterwards.
-    pub(crate) fn announce_sleep(&self) {
-        if self.pair.client_bell.prepare_dear() {
-            // Where that fails, which it did not when it was tried first, a message may be found a tick late.
-            let _ = membarrier::everywhere();
-        }
-    }
-
-    /// What comes is told by the port's descriptor from now on. Look once more afterwards.
-    pub(crate) fn arm(&self) {
-        if self.bell.as_ref().is_some_and(PortBell::arm) {
-            let _ = membarrier::everywhere();
-        }
     }
 
     /// Whether a message has come by a ring. If none has, senders are told how far this end is.
