@@ -158,7 +158,7 @@ impl ShmBearer {
             if token == DOOR {
                 self.let_in();
             } else if let Some(at) = self.ins.iter().position(|one| one.token == token) {
-                if self.ins[at].hear() {
+                if self.ins[at].hear(self.machine) {
                     let _ = self.epoll.remove(self.ins[at].as_raw_fd());
                     self.any_gone = true;
                 }
@@ -186,9 +186,9 @@ impl ShmBearer {
     }
 
     fn let_in(&mut self) {
-        while let Some((socket, uid)) = self.door.next() {
-            let of_user = self.ins.iter().filter(|one| one.uid == uid).count();
-            let is_own = uid == self.door.uid();
+        while let Some((socket, who)) = self.door.next() {
+            let of_user = self.ins.iter().filter(|one| one.uid() == who.uid).count();
+            let is_own = who.uid == self.door.uid();
             if self.ins.len() >= PEERS_MAX || !is_own && of_user >= STRANGERS_MAX {
                 // It learns that by the end of the connection.
                 continue;
@@ -197,9 +197,9 @@ impl ShmBearer {
             if self.epoll.add(socket.as_raw_fd(), self.tokens, Interest::READ).is_err() {
                 continue;
             }
-            let mut newcomer = Inward::new(socket, uid, self.tokens);
+            let mut newcomer = Inward::new(socket, who, self.tokens);
             // Its first word has come with it, most likely.
-            if !newcomer.hear() {
+            if !newcomer.hear(self.machine) {
                 self.ins.push(newcomer);
             }
         }

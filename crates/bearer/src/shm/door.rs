@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use polyrail_sys::unix::{Place, UnixListener, UnixSocket};
+use polyrail_sys::unix::{Credentials, Place, UnixListener, UnixSocket};
 
 /// The first word of who connects: this, then its seat. With it comes the ring.
 const MAGIC: [u8; 8] = *b"polyshm1";
@@ -29,6 +29,13 @@ pub(super) fn seat_of(bytes: &[u8]) -> Option<u64> {
 /// Connects to who sits in `seat`.
 pub(super) fn knock(machine: u64, seat: u64) -> io::Result<UnixSocket> {
     UnixSocket::connect(Place::Abstract(&name(machine, seat)))
+}
+
+/// Whether that process sits in `seat`: nobody is to speak for another.
+pub(super) fn sits(machine: u64, seat: u64, who: Credentials) -> bool {
+    knock(machine, seat)
+        .and_then(|socket| socket.peer())
+        .is_ok_and(|sits| (sits.pid, sits.uid) == (who.pid, who.uid))
 }
 
 /// The seats of a machine at which somebody listens: the system lists its sockets, once and again for each connection.
@@ -79,13 +86,13 @@ impl Door {
         self.uid
     }
 
-    /// The next who has come, and which user that is.
-    pub fn next(&self) -> Option<(UnixSocket, u32)> {
+    /// The next who has come, and who that is.
+    pub fn next(&self) -> Option<(UnixSocket, Credentials)> {
         loop {
             // An error is of one that has gone again, or of this process, which has no descriptor left.
             let socket = self.listener.accept().ok()??;
             if let Ok(peer) = socket.peer() {
-                return Some((socket, peer.uid));
+                return Some((socket, peer));
             }
         }
     }

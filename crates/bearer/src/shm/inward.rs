@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use polyrail_shm::slot_ring::BODY_BYTES;
 use polyrail_shm::{DirectReceiver, Label};
-use polyrail_sys::unix::{Packet, UnixSocket};
+use polyrail_sys::unix::{Credentials, Packet, UnixSocket};
 
-use super::door::{HELLO_BYTES, seat_of};
+use super::door::{HELLO_BYTES, seat_of, sits};
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{Address, RxBatch};
 
@@ -19,7 +19,7 @@ const TAKEN_MAX: u32 = 64;
 /// Another node that sends to this one.
 pub(super) struct Inward {
     pub token: u64,
-    pub uid: u32,
+    who: Credentials,
     socket: UnixSocket,
     /// Once it has said where it sits.
     way: Option<(u64, DirectReceiver)>,
@@ -34,26 +34,32 @@ fn checked(label: Label) -> Option<(usize, usize)> {
 }
 
 impl Inward {
-    pub fn new(socket: UnixSocket, uid: u32, token: u64) -> Inward {
-        Inward { token, uid, socket, way: None, is_gone: false }
+    pub fn new(socket: UnixSocket, who: Credentials, token: u64) -> Inward {
+        Inward { token, who, socket, way: None, is_gone: false }
+    }
+
+    /// Whose process it is.
+    pub fn uid(&self) -> u32 {
+        self.who.uid
     }
 
     /// A packet has come. Whether it was the last, for the other end is gone, or says what it must not.
-    pub fn hear(&mut self) -> bool {
+    pub fn hear(&mut self, machine: u64) -> bool {
         let mut buffer = [0; HELLO_BYTES];
         self.is_gone |= match self.socket.recv(&mut buffer) {
             Ok(None) => false,
             Ok(Some(Packet { bytes: 0, .. })) | Err(_) => true,
-            Ok(Some(packet)) if self.way.is_none() => !self.greet(&buffer, packet),
+            Ok(Some(packet)) if self.way.is_none() => !self.greet(machine, &buffer, packet),
             // It calls. Whatever comes with it is closed.
             Ok(Some(_)) => false,
         };
         self.is_gone
     }
 
-    /// Takes in the first word; whether it was one.
-    fn greet(&mut self, buffer: &[u8], packet: Packet) -> bool {
+    /// Takes in the first word; whether it was one, from who sits where it says.
+    fn greet(&mut self, machine: u64, buffer: &[u8], packet: Packet) -> bool {
         let seat = seat_of(&buffer[..packet.bytes]).filter(|_| !packet.cut);
+        let seat = seat.filter(|&seat| sits(machine, seat, self.who));
         let ring = packet.descriptors.into_iter().next().and_then(|file| DirectReceiver::attach(file).ok());
         self.way = seat.zip(ring);
         self.way.is_some()

@@ -122,11 +122,33 @@ fn what_a_sender_had_put_in_is_read_though_it_is_gone_and_nothing_is_left_of_it(
     assert_eq!(received(&mut b).len(), 1);
     send_ok(&mut a, &b, b"last");
     send_ok(&mut b, &a, b"who is that?");
+    let gone = Notice::Gone { to: a.local().address };
     drop(a);
     assert!(is_told(&b));
+    let mut notices = Vec::new();
+    b.attend();
+    b.part();
+    b.notices(&mut notices);
+    assert_eq!((notices.len(), b.ins.len()), (0, 1), "it has left something");
     assert_eq!(received(&mut b), [b"last"]);
-    assert!((b.ins.len(), b.outs.len()) == (1, 0), "one is known by what it had left");
-    assert!(received(&mut b).is_empty() && b.ins.is_empty() && !is_told(&b));
+    assert!(b.ins.is_empty() && b.outs.is_empty() && !is_told(&b));
+    b.notices(&mut notices);
+    assert_eq!(notices, [gone]);
+}
+
+#[test]
+fn who_ends_a_connection_for_want_of_room_is_not_gone() {
+    let machine = machine();
+    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
+    for round in 0..3 {
+        send_ok(&mut a, &b, &[round]);
+        a.outs.clear();
+        assert_eq!(received(&mut b), [[round]]);
+        assert!(received(&mut b).is_empty(), "nor is it let in twice");
+        let mut notices = Vec::new();
+        b.notices(&mut notices);
+        assert!(b.ins.is_empty() && notices.is_empty());
+    }
 }
 
 #[test]
@@ -150,11 +172,14 @@ fn who_says_nonsense_is_shown_out_and_nobody_takes_all_seats() {
             socket
         })
         .collect();
-    let (no_ring, file) = (knock(), std::fs::File::open("/dev/null").unwrap());
-    no_ring.send(&door::hello(7), &[file.as_fd()]).unwrap();
+    let (no_ring, no_file) = (knock(), std::fs::File::open("/dev/null").unwrap());
+    let _seat = Door::open(machine, 7).unwrap();
+    no_ring.send(&door::hello(7), &[no_file.as_fd()]).unwrap();
+    let nobody = knock();
+    nobody.send(&door::hello(8), &[file]).unwrap();
     b.attend();
     assert!(b.ins.is_empty());
-    for socket in sockets.iter().chain([&no_ring]) {
+    for socket in sockets.iter().chain([&no_ring, &nobody]) {
         assert!(matches!(socket.recv(&mut [0; 8]), Ok(Some(packet)) if packet.bytes == 0), "it is over");
     }
     let silent: Vec<UnixSocket> = (0..PEERS_MAX).map(|_| door::knock(machine, b.seat).unwrap()).collect();
@@ -177,7 +202,7 @@ fn a_sender_that_scribbles_spoils_its_own_packets_only() {
     let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
     let made = Direct::create().unwrap();
     let file = made.segment().fd().unwrap();
-    let socket = door::knock(machine, b.seat).unwrap();
+    let (_seat, socket) = (Door::open(machine, 99).unwrap(), door::knock(machine, b.seat).unwrap());
     socket.send(&door::hello(99), &[file]).unwrap();
     let mut ring = DirectSender::attach(file.try_clone_to_owned().unwrap()).unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
