@@ -88,6 +88,22 @@ fn what_two_nodes_of_one_machine_say_to_each_other_does_not_go_by_its_network() 
 }
 
 #[test]
+fn nodes_of_one_cluster_find_each_other_without_any_network() {
+    // None hears the others' beacons.
+    let node = |cluster: &str, beacon_port: u16| {
+        let cluster = format!("shm-{}-{cluster}", std::process::id());
+        let config = Config::new().insecure().cluster(cluster).interfaces(["lo"]).beacon_port(beacon_port);
+        Node::embed(config).unwrap()
+    };
+    let nodes = [node("a", 17_431), node("a", 17_432)];
+    let stranger = node("b", 17_433);
+    let (client, server) = ports(&nodes);
+    ask(&client, &server, b"by memory alone");
+    assert!(nodes.iter().all(|node| packets(node, "shm").1));
+    assert!(stranger.status().peers.is_empty(), "it is of another cluster");
+}
+
+#[test]
 fn a_node_that_is_not_to_share_memory_is_reached_by_the_network() {
     for shares in [[true, false], [false, true], [false, false]] {
         let nodes = pair(Wait::Adaptive, shares);
