@@ -165,9 +165,15 @@ pub trait Bearer: Send {
     /// What to wait on; without data where there is nothing to wait on.
     fn fds(&self) -> Descriptors;
 
+    /// Whether anybody sends to it by a way that its descriptors tell of only while somebody sleeps on them.
+    fn has_senders(&self) -> bool {
+        false
+    }
+
     /// Somebody is about to sleep on the descriptors, and who sends is to see to it that they tell from now on: whether
-    /// something has come already. Nothing to do where the kernel tells anyway.
-    fn doze(&mut self) -> bool {
+    /// something has come already. `names`: whether that one will say which of them ended its sleep ([`Bearer::prefer`]).
+    /// Nothing to do where the kernel tells anyway.
+    fn doze(&mut self, _names: bool) -> bool {
         false
     }
 
@@ -239,8 +245,11 @@ impl<B: Bearer + ?Sized> Bearer for Box<B> {
     fn fds(&self) -> Descriptors {
         (**self).fds()
     }
-    fn doze(&mut self) -> bool {
-        (**self).doze()
+    fn has_senders(&self) -> bool {
+        (**self).has_senders()
+    }
+    fn doze(&mut self, names: bool) -> bool {
+        (**self).doze(names)
     }
     fn rouse(&mut self) {
         (**self).rouse();

@@ -199,8 +199,12 @@ impl<B: Bearer> Bearer for PcapBearer<B> {
         self.inner.prefer(fd)
     }
 
-    fn doze(&mut self) -> bool {
-        self.inner.doze()
+    fn has_senders(&self) -> bool {
+        self.inner.has_senders()
+    }
+
+    fn doze(&mut self, names: bool) -> bool {
+        self.inner.doze(names)
     }
 
     fn rouse(&mut self) {

@@ -17,9 +17,10 @@ mod outward;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use polyrail_shm::DIRECT_BYTES_MAX;
+use polyrail_shm::DIRECT_ARENA_BYTES;
 use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
+use polyrail_sys::unix::Credentials;
 
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{
@@ -69,7 +70,7 @@ pub struct ShmBearer {
     turn: usize,
     /// The seat that had no room at the last try, and for how much.
     full: Option<(u64, usize)>,
-    /// The descriptor is readable.
+    /// The descriptor is readable, or may be.
     told: bool,
     /// One of those who send has ended its connection.
     any_gone: bool,
@@ -96,8 +97,8 @@ impl ShmBearer {
             lossless: false,
             ordered: true,
             checksummed: true,
-            send_buffer_bytes: 4 * DIRECT_BYTES_MAX as u32,
-            receive_buffer_bytes: 4 * DIRECT_BYTES_MAX as u32,
+            send_buffer_bytes: DIRECT_ARENA_BYTES as u32,
+            receive_buffer_bytes: DIRECT_ARENA_BYTES as u32,
             lends_pages: false,
             broadcast: false,
             near: true,
@@ -185,11 +186,14 @@ impl ShmBearer {
         }
     }
 
+    fn has_seat_for(&self, who: Credentials) -> bool {
+        let of_user = || self.ins.iter().filter(|one| one.uid() == who.uid).count();
+        self.ins.len() < PEERS_MAX && (who.uid == self.door.uid() || of_user() < STRANGERS_MAX)
+    }
+
     fn let_in(&mut self) {
         while let Some((socket, who)) = self.door.next() {
-            let of_user = self.ins.iter().filter(|one| one.uid() == who.uid).count();
-            let is_own = who.uid == self.door.uid();
-            if self.ins.len() >= PEERS_MAX || !is_own && of_user >= STRANGERS_MAX {
+            if !self.has_seat_for(who) {
                 // It learns that by the end of the connection.
                 continue;
             }
@@ -206,7 +210,8 @@ impl ShmBearer {
     }
 
     fn note(&mut self, notice: Notice) {
-        if self.notices.len() < NOTICES_MAX {
+        // Nobody is told twice at a time, lest who is not there drive out who is gone.
+        if self.notices.len() < NOTICES_MAX && !self.notices.contains(&notice) {
             self.notices.push(notice);
         }
     }
@@ -311,7 +316,14 @@ impl Bearer for ShmBearer {
         Descriptors { data: vec![all], room: Some(all), beacon: None }
     }
 
-    fn doze(&mut self) -> bool {
+    fn has_senders(&self) -> bool {
+        !self.ins.is_empty()
+    }
+
+    fn doze(&mut self, names: bool) -> bool {
+        // Else the descriptor would stay readable, for nothing, until it is looked there anyway.
+        let knows_others = !self.ins.is_empty() || !self.outs.is_empty();
+        self.told |= knows_others && !names;
         self.ins.iter().for_each(Inward::await_data);
         self.ins.iter_mut().any(Inward::has_something)
     }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod bearers;
+mod calls;
 pub mod client;
 pub mod command;
 pub(crate) mod directs;

@@ -270,7 +270,7 @@ impl Drive {
         if self.woken.swap(0, Ordering::AcqRel) == 1 {
             self.wake.clear();
         }
-        if engine.doze() {
+        if engine.await_nodes() {
             self.wake();
         }
     }

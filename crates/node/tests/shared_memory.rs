@@ -95,12 +95,20 @@ fn nodes_of_one_cluster_find_each_other_without_any_network() {
         let config = Config::new().insecure().cluster(cluster).interfaces(["lo"]).beacon_port(beacon_port);
         Node::embed(config).unwrap()
     };
-    let nodes = [node("a", 17_431), node("a", 17_432)];
+    // It is there when they look.
     let stranger = node("b", 17_433);
+    let nodes = [node("a", 17_431), node("a", 17_432)];
     let (client, server) = ports(&nodes);
     ask(&client, &server, b"by memory alone");
     assert!(nodes.iter().all(|node| packets(node, "shm").1));
     assert!(stranger.status().peers.is_empty(), "it is of another cluster");
+    for node in nodes.iter().chain([&stranger]) {
+        let drops = node.status().drops;
+        assert!(
+            drops.iter().all(|(why, count)| why != "foreign-cluster" || *count == 0),
+            "they do not even ask: {drops:?}"
+        );
+    }
 }
 
 #[test]

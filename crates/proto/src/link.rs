@@ -49,6 +49,16 @@ pub struct LinkSpec {
     pub near: bool,
 }
 
+#[cfg(test)]
+impl LinkSpec {
+    /// Link `id` from bearer `own` to the peer's of the same number, at the address of the byte `to`.
+    pub(crate) fn to(id: u16, own: u8, to: u8, mtu: u16) -> LinkSpec {
+        let (bearer, to) = (BearerId(own), MediaAddress::from_bytes(&[to]).expect("one byte is an address"));
+        let (window, peer_bearer) = (1 << 20, bearer);
+        LinkSpec { id: LinkId(id), bearer, peer_bearer, to, mtu, window, lossless: true, near: false }
+    }
+}
+
 /// What the expected delay of a link is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expected {

@@ -37,8 +37,10 @@ const RECEIVER_GONE: u64 = 256;
 const SENDER_GONE: u64 = 384;
 const DATA_BELL: u64 = 512;
 
+/// Bytes of the arena.
+pub const DIRECT_ARENA_BYTES: u64 = BLOCKS as u64 * BLOCK_BYTES;
 /// The longest message that such a ring takes, bytes.
-pub const DIRECT_BYTES_MAX: u64 = BLOCKS as u64 * BLOCK_BYTES / 4;
+pub const DIRECT_BYTES_MAX: u64 = DIRECT_ARENA_BYTES / 4;
 
 const SLOTS_AT: u64 = PAGE_BYTES as u64;
 const ARENA: ArenaPlace = {
@@ -46,7 +48,7 @@ const ARENA: ArenaPlace = {
     let data = (counters + BLOCKS as u64 * 8).next_multiple_of(PAGE_BYTES as u64);
     ArenaPlace { counters, data, blocks: BLOCKS }
 };
-const SEGMENT_BYTES: usize = (ARENA.data + BLOCKS as u64 * BLOCK_BYTES) as usize;
+const SEGMENT_BYTES: usize = (ARENA.data + DIRECT_ARENA_BYTES) as usize;
 
 /// What the engine keeps of a ring.
 #[derive(Debug)]

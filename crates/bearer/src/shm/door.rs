@@ -126,4 +126,15 @@ mod tests {
         drop((one, other));
         assert_eq!(seats(0xdead_0000_0000_0001).unwrap(), [0; 0]);
     }
+
+    #[test]
+    fn only_the_process_that_listens_at_a_seat_sits_there() {
+        let machine = 0xdead_0000_0000_0002;
+        let _door = Door::open(machine, 5).unwrap();
+        let own = knock(machine, 5).unwrap().peer().unwrap();
+        assert_eq!(own.pid, std::process::id());
+        assert!(sits(machine, 5, own) && !sits(machine, 6, own), "nobody is there");
+        assert!(!sits(machine, 5, Credentials { pid: own.pid + 1, ..own }));
+        assert!(!sits(machine, 5, Credentials { uid: own.uid + 1, ..own }));
+    }
 }

@@ -64,16 +64,16 @@ fn nobody_is_woken_who_looks_by_itself() {
     for round in 0..5u8 {
         send_ok(&mut a, &b, &[round]);
         assert!(!is_told(&b), "it looks by itself");
-        assert!(b.doze(), "what had come before is found");
+        assert!(b.doze(true), "what had come before is found");
         assert_eq!(received(&mut b), [[round]]);
-        assert!(!b.doze());
+        assert!(!b.doze(true));
         send_ok(&mut a, &b, b"first");
         send_ok(&mut a, &b, b"second");
         assert!(is_told(&b));
         b.rouse();
         assert_eq!(received(&mut b), [&b"first"[..], b"second"]);
         assert!(!is_told(&b), "one call for both");
-        assert!(!b.doze());
+        assert!(!b.doze(true));
         b.rouse();
         send_ok(&mut a, &b, b"third");
         assert!(!is_told(&b), "it has said that it sleeps no more");
@@ -82,9 +82,31 @@ fn nobody_is_woken_who_looks_by_itself() {
 }
 
 #[test]
+fn what_ended_a_sleep_is_heard_though_nobody_says_what_it_was() {
+    let machine = machine();
+    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
+    send_ok(&mut a, &b, b"hello");
+    assert_eq!(received(&mut b).len(), 1);
+    let mut batch = RxBatch::new(8);
+    for _ in 0..3 {
+        assert!(!b.doze(false));
+        send_ok(&mut a, &b, b"there?");
+        assert!(is_told(&b));
+        batch.clear();
+        assert_eq!(b.recv(&mut batch, false).unwrap(), 1);
+        assert!(!is_told(&b), "it would wake for that again and again");
+    }
+}
+
+#[test]
 fn a_sender_without_room_is_told_when_there_is_some() {
     let machine = machine();
     let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
+    send_ok(&mut a, &b, b"hello");
+    assert_eq!(received(&mut b).len(), 1);
+    // It was asked whether it sits where it said.
+    a.attend();
+    assert!(!is_told(&a));
     let sent = fill(&mut a, &b);
     assert!(sent as usize * 60_000 >= 2 << 20, "a window of half of what it says that it takes");
     assert!(!a.writable() && !is_told(&a));
@@ -227,4 +249,22 @@ fn a_sender_that_scribbles_spoils_its_own_packets_only() {
         }
     }
     assert!(strange > 0, "nothing of it arrived at all");
+}
+
+#[test]
+fn a_user_that_is_not_ones_own_has_few_seats_and_leaves_the_others_theirs() {
+    let mut b = ShmBearer::open(machine()).unwrap();
+    let own = Credentials { pid: 1, uid: b.door.uid(), gid: 0 };
+    let strangers = [1, 2].map(|more| Credentials { uid: own.uid + more, ..own });
+    for who in strangers {
+        for seats in 0..STRANGERS_MAX {
+            assert!(b.has_seat_for(who), "after {seats}");
+            b.ins.push(Inward::new(UnixSocket::pair().unwrap().0, who, 1));
+        }
+        assert!(!b.has_seat_for(who) && b.has_seat_for(own));
+    }
+    while b.ins.len() < PEERS_MAX {
+        b.ins.push(Inward::new(UnixSocket::pair().unwrap().0, own, 1));
+    }
+    assert!(!b.has_seat_for(own));
 }

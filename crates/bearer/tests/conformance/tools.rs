@@ -75,7 +75,7 @@ fn wait(fds: &[i32], interest: Interest) {
 
 /// Waits until data has arrived, as whoever sleeps for a bearer does.
 pub fn wait_readable(bearer: &mut dyn Bearer) {
-    if !bearer.doze() {
+    if !bearer.doze(true) {
         let fds = bearer.fds().data;
         wait(&fds, Interest::READ);
         for fd in fds {

@@ -77,26 +77,6 @@ impl Engine {
     pub(crate) fn watch_guest(&mut self, port: PortId, socket: Arc<UnixSocket>) {
         self.store.watch(port, Arrived::Guest(socket));
     }
-
-    /// Whoever drives is about to sleep: has guests, and nodes that share memory, ring from now on when they have something, and
-    /// looks whether one has already.
-    pub(crate) fn await_calls(&mut self) -> bool {
-        self.doze() | (self.store.guests > 0 && self.store.await_guests())
-    }
-
-    /// The same of nodes that share memory alone.
-    pub(crate) fn doze(&mut self) -> bool {
-        let near = self.bearers.iter_mut().filter(|entry| entry.near);
-        near.fold(false, |came, entry| entry.bearer.doze() | came)
-    }
-
-    /// Has none ring any more, for it is looked at what they have.
-    pub(crate) fn attend_calls(&mut self) {
-        self.bearers.iter_mut().filter(|entry| entry.near).for_each(|entry| entry.bearer.rouse());
-        if self.store.guests > 0 {
-            self.store.attend_guests();
-        }
-    }
 }
 
 #[cfg(test)]

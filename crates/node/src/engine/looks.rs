@@ -104,5 +104,24 @@ mod tests {
             assert!(engine.await_calls(), "nobody may sleep now");
             assert!(engine.turn(2_000_000_000, budget).done > 0, "or it lies down again and again, deaf");
         }
+        let fd = engine.fds().find_map(|(_, fds)| fds.data.first().copied()).unwrap();
+        let is_told = || {
+            let mut set = polyrail_sys::poll::PollSet::default();
+            set.add(fd, false);
+            set.wait(Some(0)).unwrap() > 0
+        };
+        for wakes in [true, false] {
+            engine.await_calls();
+            if wakes {
+                engine.attend_calls();
+            }
+            // What called before is heard, a call in each turn.
+            for _ in 0..4 {
+                engine.turn(3_000_000_000, Budget::THOROUGH);
+            }
+            assert!(!is_told());
+            other.send(&transmit);
+            assert_eq!(is_told(), !wakes, "who sleeps no more is not called");
+        }
     }
 }

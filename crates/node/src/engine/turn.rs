@@ -117,7 +117,8 @@ impl Engine {
             }
             let is_near = matches!(budget.look, Look::Busy | Look::Near);
             // Of shared memory the kernel knows nothing, so it is looked at even by who leaves the sockets to it.
-            let near = entry.near || is_near && self.is_busy_bearer(index, now);
+            let shares = entry.near && entry.bearer.has_senders();
+            let near = shares || is_near && self.is_busy_bearer(index, now);
             if near && !budget.sending || everywhere {
                 self.receive_from(index, now, budget, (everywhere, thorough), work);
             }

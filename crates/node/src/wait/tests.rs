@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::{Client, WhyClosed, client::Exchange};
 use polyrail_bearer::{
     Address, Bearer, Capabilities, Descriptors, MemoryBearer, MemoryHub, Network, Notice, RxBatch,
-    SendOutcome, Transmit,
+    SendOutcome, ShmBearer, Transmit,
 };
 use polyrail_proto::Config;
 use polyrail_proto::address::{Scope, ServiceRange};
@@ -576,6 +576,42 @@ fn a_program_that_sleeps_on_the_descriptor_is_woken_by_whatever_happens() {
     world.connect();
     drive(&world);
     program.sleep("a deadline");
+}
+
+#[test]
+fn what_comes_by_shared_memory_ends_sleeps_that_the_kernel_knows_nothing_of() {
+    let world = World::new();
+    let machine = u64::from(std::process::id()) << 8 | 2;
+    let opened = Box::new(ShmBearer::open(machine).unwrap());
+    world.drive.change_bearers(|engine| engine.open_bearer(now_ns(), opened)).unwrap();
+    let (mut other, to) = (ShmBearer::open(machine).unwrap(), world.drive.engine().seat().unwrap());
+    let mut say = || {
+        let (slices, segment_bytes, bytes) = ([std::io::IoSlice::new(b"hello")], 5, 5);
+        let (express, lend, dscp) = (false, false, 0);
+        other.send(&Transmit { to, segment_bytes, bytes, slices: &slices, express, lend, dscp });
+    };
+    // It is let in by who looks everywhere; what is due soon after is over then.
+    say();
+    std::thread::sleep(Duration::from_millis(2));
+    world.drive.poll(Sleeper::Port, Some(now_ns() + PATIENCE_NS), &mut || false, &|| ());
+    for _ in 0..3 {
+        let began_ns = now_ns();
+        let mut last_moment = || {
+            say();
+            false
+        };
+        world.drive.poll(Sleeper::Port, Some(began_ns + PATIENCE_NS), &mut last_moment, &|| ());
+        assert!(now_ns() - began_ns < PATIENCE_NS / 2, "whoever polls slept all the same");
+        world.settle();
+    }
+    let program = world.program();
+    program.sleep("it may have to drive first");
+    for _ in 0..3 {
+        world.settle();
+        assert!(!program.is_awake(), "there is nothing to do");
+        say();
+        program.sleep("what came by shared memory");
+    }
 }
 
 #[test]

@@ -199,9 +199,8 @@ pub(super) fn admits(choice: Option<usize>, links: &[Link], index: usize) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::MediaAddress;
     use crate::config::Config;
-    use crate::id::{BearerId, Incarnation, LinkId, NodeId};
+    use crate::id::{Incarnation, NodeId};
     use crate::link::LinkSpec;
     use crate::link::send::NewTrain;
     use crate::link::state::LinkEvent;
@@ -214,18 +213,7 @@ mod tests {
         let now = NOW;
         let config = Config::new(NodeId(1), Incarnation(1));
         let link = |(n, rtt): (usize, &Duration)| {
-            let (id, bearer) = (LinkId(n as u16), BearerId(n as u8));
-            let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
-            let spec = LinkSpec {
-                id,
-                bearer,
-                peer_bearer: bearer,
-                to,
-                mtu: 1_472,
-                window: 1 << 20,
-                lossless: true,
-                near: false,
-            };
+            let spec = LinkSpec::to(n as u16, n as u8, n as u8, 1_472);
             let mut link = Link::new(now, spec, &config);
             link.state.handle(now, LinkEvent::Joined);
             for ms in 1..=2 {

@@ -76,19 +76,7 @@ fn session_with_mtu(config: &Config, links: &[(LinkStatus, u32)], mtu: u16) -> S
     };
     let mut session = Session::new(NOW, SessionId(1), peer, true, 0, config);
     for (n, &(status, pto_count)) in links.iter().enumerate() {
-        let bearer = BearerId(n as u8);
-        let to = MediaAddress::from_bytes(&[n as u8]).unwrap();
-        let id = LinkId(n as u16);
-        let spec = LinkSpec {
-            id,
-            bearer,
-            peer_bearer: bearer,
-            to,
-            mtu,
-            window: 1 << 20,
-            lossless: true,
-            near: false,
-        };
+        let spec = LinkSpec::to(n as u16, n as u8, n as u8, mtu);
         session.add_link(NOW, spec, config);
         let link = &mut session.links[n];
         link.state.handle(NOW, LinkEvent::Joined);

@@ -25,7 +25,7 @@ const WAIT_AFTER_MAX: u32 = 4_096;
 /// Flows that are counted at a time, and services that are known.
 const COUNTED_MAX: usize = 16;
 const KNOWN_MAX: usize = 256;
-/// Looks for nothing, after one of which it is looked whether senders are gone.
+/// Of so many looks that find nothing, one asks whether senders are gone.
 const LOOKS_FOR_ENDS: u32 = 16;
 /// Messages taken from one ring, after which its sender is looked for that waits for room.
 const TELL_MESSAGES: u32 = 64;

@@ -361,18 +361,7 @@ fn a_transfer_takes_whole_packets_and_leaves_the_rest_of_others_to_messages() {
 fn links_of_unequal_packets_take_turns_at_a_transfer_by_whole_trains() {
     for (first, second) in [(1_472, 1_448), (1_472, 1_400), (8_968, 1_472)] {
         let mut session = fast(first);
-        let to = MediaAddress::from_bytes(&[1]).unwrap();
-        let (id, bearer) = (LinkId(1), BearerId(1));
-        let spec = LinkSpec {
-            id,
-            bearer,
-            peer_bearer: bearer,
-            to,
-            mtu: second,
-            window: 1 << 20,
-            lossless: true,
-            near: false,
-        };
+        let spec = LinkSpec::to(1, 1, 1, second);
         session.add_link(NOW, spec, &config());
         let link = &mut session.links[1];
         link.state.handle(NOW, LinkEvent::Joined);

@@ -20,17 +20,7 @@ fn head_to(to: u32, from: u32, seq: u32) -> wire::Message {
 }
 
 fn spec(id: u16, bearer: u8, to: u8) -> LinkSpec {
-    let (bearer, to) = (BearerId(bearer), MediaAddress::from_bytes(&[to]).unwrap());
-    LinkSpec {
-        id: LinkId(id),
-        bearer,
-        peer_bearer: bearer,
-        to,
-        mtu: 1_472,
-        window: 1 << 20,
-        lossless: true,
-        near: false,
-    }
+    LinkSpec::to(id, bearer, to, 1_472)
 }
 
 #[test]
