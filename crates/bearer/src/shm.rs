@@ -65,6 +65,8 @@ pub struct ShmBearer {
     recent: usize,
     /// Calls of `send`.
     sends: u64,
+    /// Something was received since the last of them.
+    heard: bool,
     ins: Vec<Inward>,
     /// The one that is read first.
     turn: usize,
@@ -115,6 +117,7 @@ impl ShmBearer {
             outs: Vec::new(),
             recent: 0,
             sends: 0,
+            heard: false,
             ins: Vec::new(),
             turn: 0,
             full: None,
@@ -256,6 +259,9 @@ impl Bearer for ShmBearer {
         };
         self.sends += 1;
         self.outs[at].used_at = self.sends;
+        if std::mem::take(&mut self.heard) {
+            self.outs[at].rest();
+        }
         let outcome = self.outs[at].send(transmit);
         self.full = matches!(outcome, SendOutcome::WouldBlock).then_some((seat, transmit.bytes));
         outcome
@@ -281,7 +287,9 @@ impl Bearer for ShmBearer {
         if self.any_gone {
             self.part();
         }
-        Ok(batch.len() - before)
+        let count = batch.len() - before;
+        self.heard |= count > 0;
+        Ok(count)
     }
 
     fn prefer(&mut self, _fd: RawFd) -> bool {

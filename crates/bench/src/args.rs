@@ -83,6 +83,10 @@ pub struct BenchArgs {
     /// Write one JSON document to standard output instead of a table.
     #[arg(long, global = true)]
     pub json: bool,
+    /// Both measuring threads on one core, as where there are more of them than cores: stream, pingpong, rate and transact within this
+    /// machine (intra), with --wait block.
+    #[arg(long)]
+    pub one_core: bool,
     /// Send and receive buffers of sockets in bytes, separated by commas, each measured in turn; the system's defaults if not
     /// given, 2K to 1M for buffer.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_bytes)]
@@ -181,6 +185,11 @@ impl BenchArgs {
         let repeat = if self.tight.is_some() { TIGHT_REPEAT_MAX } else { defaults.repeat };
         let warmup_ns = seconds("--warmup", self.warmup.unwrap_or(defaults.warmup_s), 0.0)?;
         let duration_ns = seconds("--duration", self.duration.unwrap_or(defaults.duration_s), 0.01)?;
+        let points = self.points(workload, &defaults)?;
+        let sleeps = points.iter().all(|point| point.wait == WaitMode::Block);
+        if self.one_core && (self.placement != [Placement::Intra] || !sleeps) {
+            return Err("--one-core is for --placement intra --wait block: who spins there waits for the end of its own time slice".to_owned());
+        }
         let host = self.host.plan(&self.placement)?;
         if host.is_some() {
             crate::remote::plays(workload)?;
@@ -190,7 +199,7 @@ impl BenchArgs {
             workload,
             host,
             environments: self.environments(workload, &defaults)?,
-            points: self.points(workload, &defaults)?,
+            points,
             warmup_ns,
             duration_ns,
             repeat: self.repeat.unwrap_or(repeat),
@@ -199,6 +208,7 @@ impl BenchArgs {
             protocols: self.protocol.clone(),
             versus: self.vs.iter().map(|text| values::versus(text)).collect::<Result<_, _>>()?,
             bytes: self.bytes.unwrap_or(BYTES_DEFAULT),
+            one_core: self.one_core,
             failover: self.failover.plan(if failover { &self.load.arrivals } else { &[] })?,
         })
     }
@@ -206,8 +216,8 @@ impl BenchArgs {
     /// Refuses flags that were given and would change nothing.
     fn check_meaning(&self, asked: Workload) -> Result<(), String> {
         use Workload::{
-            Datagram, Failover, Idle, Incast, Links, Lone, Multicast, OpenLoop, PingPong, Share, Stalled,
-            Stream,
+            Datagram, Failover, Idle, Incast, Links, Lone, Multicast, OpenLoop, PingPong, Rate, Share,
+            Stalled, Stream, Transact,
         };
         let (cuts, load) = (&self.failover, &self.load);
         let flags = [
@@ -217,6 +227,7 @@ impl BenchArgs {
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),
+            ("--one-core", self.one_core, matches!(asked, Stream | PingPong | Rate | Transact)),
             ("--model", self.model, matches!(asked, Stream | Links | Share | Lone)),
             ("--tight", self.tight.is_some(), asked != Stalled),
             ("--bytes", self.bytes.is_some(), asked == Stalled),

@@ -151,6 +151,8 @@ pub fn measure(args: &BenchArgs) -> Report {
         run.report.show_model();
     }
     run.report.add_notes(run.journal.iter().flat_map(Journal::notes));
+    let shared = format!("both measuring threads shared core {SENDER_CORE}");
+    run.report.add_notes(plan.one_core.then_some(shared).into_iter());
     run.report.conclude(&plan.versus);
     run.report
 }
@@ -457,6 +459,7 @@ impl Run<'_> {
             Role::Receiver if is_member => {
                 RECEIVER_CORE + flow as usize % core_count().saturating_sub(RECEIVER_CORE).max(1)
             }
+            Role::Receiver if plan.one_core => SENDER_CORE,
             Role::Receiver => RECEIVER_CORE,
         };
         let setup = Setup { flow, ..self.setup(testbed, node, point) };

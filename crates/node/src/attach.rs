@@ -7,6 +7,7 @@ mod words;
 
 pub(crate) use tie::Tie;
 
+use crate::engine::directs::Wanted;
 use crate::engine::{Client, Status};
 use crate::error::{LinkSetError, StartError, SubscribeError, UpdateError};
 use crate::node::events::NodeEvent;
@@ -51,6 +52,9 @@ pub(crate) struct FoundWay {
     pub generation: u64,
     /// A ring to it, its number, and the bell of the receiver.
     pub ring: Option<(u64, DirectSender, PortBell)>,
+    /// A trunk, if that was asked for, and how many connections may wait at its other end.
+    pub trunk: Option<GivenTrunk>,
+    pub backlog: u32,
     /// There is none to that port, and is to be none.
     pub refused: bool,
 }
@@ -65,6 +69,20 @@ pub(crate) struct GivenRing {
     pub same_user: bool,
     pub ring: DirectReceiver,
     /// The sender's.
+    pub bell: PortBell,
+}
+
+/// A trunk that a node gives to either end.
+pub(crate) struct GivenTrunk {
+    pub number: u64,
+    /// The port at the other end.
+    pub peer: PortAddress,
+    pub class: Class,
+    /// Both programs are of one user.
+    pub same_user: bool,
+    pub out: DirectSender,
+    pub back: DirectReceiver,
+    /// The other end's.
     pub bell: PortBell,
 }
 
@@ -198,11 +216,11 @@ impl Tie {
         }
     }
 
-    /// The way to where a port sends.
+    /// The way to where a port sends, with what is wanted past the engine.
     pub(crate) fn find_way(
         &self,
         to: Destination,
-        class: Class,
+        (class, wanted): (Class, Wanted),
         rings: Vec<PortAddress>,
     ) -> io::Result<FoundWay> {
         let to = match to {
@@ -212,24 +230,51 @@ impl Tie {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
         };
-        let (answer, descriptors) = self.ask(&Ask::Way { to, class: class as u8, rings })?;
-        let Answer::Way { to, number, generation, refused } = answer else { return Err(unexpected(answer)) };
-        let ring = match <[OwnedFd; 2]>::try_from(descriptors) {
-            Ok([ring, bell]) => Some((number, DirectSender::attach(ring)?, PortBell::attach(bell)?)),
-            Err(_) => None,
+        let ask = Ask::Way { to, class: class as u8, trunk: wanted == Wanted::Trunk, rings };
+        let (answer, descriptors) = self.ask(&ask)?;
+        let Answer::Way { to, number, generation, refused, same_user, backlog } = answer else {
+            return Err(unexpected(answer));
         };
-        Ok(FoundWay { to, generation, ring, refused })
+        let mut found = FoundWay { to, generation, ring: None, trunk: None, refused, backlog };
+        let mut descriptors = descriptors.into_iter();
+        match (to, descriptors.next(), descriptors.next(), descriptors.next()) {
+            (_, Some(ring), Some(bell), None) => {
+                found.ring = Some((number, DirectSender::attach(ring)?, PortBell::attach(bell)?));
+            }
+            (Some(peer), Some(out), Some(bell), Some(back)) => {
+                let (out, back) = (DirectSender::attach(out)?, DirectReceiver::attach(back)?);
+                let bell = PortBell::attach(bell)?;
+                found.trunk = Some(GivenTrunk { number, peer, class, same_user, out, back, bell });
+            }
+            _ => {}
+        }
+        Ok(found)
     }
 
     /// The ring that was announced under this number.
     pub(crate) fn take_ring(&self, number: u64) -> io::Result<GivenRing> {
-        let (answer, descriptors) = self.ask(&Ask::Take { number })?;
-        let Answer::Ring { from, class, same_user } = answer else { return Err(unexpected(answer)) };
+        let (from, class, same_user, descriptors) = self.take_announced(number)?;
         let Ok([ring, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let (ring, bell) = (DirectReceiver::attach(ring)?, PortBell::attach(bell)?);
-        Ok(GivenRing { number, from, class: Class::from_bits(class), same_user, ring, bell })
+        Ok(GivenRing { number, from, class, same_user, ring, bell })
+    }
+
+    /// The trunk that was announced under this number.
+    pub(crate) fn take_trunk(&self, number: u64) -> io::Result<GivenTrunk> {
+        let (peer, class, same_user, descriptors) = self.take_announced(number)?;
+        let Ok([back, bell, out]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let (out, back) = (DirectSender::attach(out)?, DirectReceiver::attach(back)?);
+        Ok(GivenTrunk { number, peer, class, same_user, out, back, bell: PortBell::attach(bell)? })
+    }
+
+    fn take_announced(&self, number: u64) -> io::Result<(PortAddress, Class, bool, Vec<OwnedFd>)> {
+        let (answer, descriptors) = self.ask(&Ask::Take { number })?;
+        let Answer::Ring { from, class, same_user } = answer else { return Err(unexpected(answer)) };
+        Ok((from, Class::from_bits(class), same_user, descriptors))
     }
 
     /// What is bound, for a message to the user.

@@ -1,8 +1,9 @@
 //! Connections: two ports that send to each other, in order, until they have had enough.
 
 use crate::clock::now_ns;
-use crate::engine::client::Arrival;
 use crate::engine::client::connections::{Known, Request, Wish};
+use crate::engine::client::trunks::{Part, Past, is_past};
+use crate::engine::client::{Arrival, Envelope};
 use crate::engine::command::NotConnecting;
 use crate::engine::readers::Reader;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
@@ -116,6 +117,9 @@ impl Port {
             return Err(ConnectionError::FirstTooLarge { max: EAGER_BYTES_MAX });
         }
         let wish = Wish { class: how.class, stream: how.stream, last: how.last };
+        if let Some(opened) = self.ask_past(to, (wish, how.accepted_within.is_some()), first) {
+            return Ok(opened);
+        }
         loop {
             let mut cookie = None;
             self.submit(|port| {
@@ -125,8 +129,7 @@ impl Port {
             let Some(cookie) = cookie else { return Err(ConnectionError::Closed) };
             let mut answer = None;
             self.wait_until(None, |port| {
-                let mut client = port.client.borrow_mut();
-                client.sort_fresh();
+                let mut client = port.sorted();
                 answer = client.take_answer(cookie);
                 answer.is_some()
             });
@@ -155,8 +158,7 @@ impl Port {
     pub fn next_readable(&self, timeout: Option<Duration>) -> Option<ConnectionId> {
         let mut next = None;
         self.wait_until(deadline(timeout), |port| {
-            let mut client = port.client.borrow_mut();
-            client.sort_fresh();
+            let mut client = port.sorted();
             next = client.next_readable();
             next.is_some()
         });
@@ -206,8 +208,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
         port.check_fork()?;
         let mut request = None;
         port.wait_until(deadline(timeout), |port| {
-            let mut client = port.client.borrow_mut();
-            client.sort_fresh();
+            let mut client = port.sorted();
             request = client.take_request();
             request.is_some()
         });
@@ -287,6 +288,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Sends a copy of `bytes` and nothing after it: message and end leave together.
     pub fn send_last(&self, bytes: &[u8]) -> Result<(), SendError> {
         self.check_sending()?;
+        if is_past(self.id) {
+            return self.port.send_past(self.id, bytes, true, None).map(drop);
+        }
         self.port
             .hold(|| self.port.send_with(Destination::Connection(self.id), self.class, None, bytes, None))?;
         self.finish();
@@ -296,7 +300,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Sends no more. The other side sees the end after what was sent; it may still answer.
     pub fn finish(&self) {
         self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, false).is_ok());
-        self.port.hand_in();
+        self.hand_in();
     }
 
     fn check_sending(&self) -> Result<(), SendError> {
@@ -467,8 +471,27 @@ impl<P: Deref<Target = Port>> Connection<P> {
                 }
                 None
             }
+            Some((Arrival::Past(past), read)) => self.take_past(past, read)?,
             Some(_) | None => None,
         })
+    }
+
+    /// The same of what came past the engine: a message, or a piece of one that is put together.
+    fn take_past(&self, past: Past, read: u64) -> Result<Option<Message<'_>>, ConnectionError> {
+        let envelope = |len: u64| Envelope {
+            from: self.peer,
+            connection: Some(self.id),
+            service: None,
+            tag: None,
+            class: self.class,
+            len,
+            notify: false,
+        };
+        if past.part == Part::Whole {
+            return Ok(Message::past(&self.port, envelope(past.len as u64), past.body).behind(read));
+        }
+        let whole = self.port.put_together(self.id, past)?;
+        Ok(whole.and_then(|whole| Message::owned(&self.port, envelope(whole.len() as u64), whole).behind(0)))
     }
 
     /// The rest of a message is read later, without the first `taken` bytes of what is left of it.
@@ -481,9 +504,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     /// Sorts what has arrived and looks at the connection; `None`: its port has forgotten it.
     fn look<R>(&self, port: &Port, look: impl FnOnce(&Known) -> R) -> Option<R> {
-        let mut client = port.client.borrow_mut();
-        client.sort_fresh();
-        client.connection(self.id).map(|known| look(known))
+        port.sorted().connection(self.id).map(|known| look(known))
     }
 
     fn check_over(&self) -> Result<(), ConnectionError> {
@@ -492,6 +513,13 @@ impl<P: Deref<Target = Port>> Connection<P> {
             Some(None) => Ok(()),
             None => Err(ConnectionError::Closed),
         }
+    }
+}
+
+impl<P: Deref<Target = Port>> Connection<P> {
+    /// Has the engine take what was handed in, if it is to hear of it.
+    fn hand_in(&self) {
+        if is_past(self.id) { self.port.call_if_needed() } else { self.port.hand_in() }
     }
 }
 
@@ -508,7 +536,7 @@ impl<P: Deref<Target = Port>> Drop for Connection<P> {
         }
         self.port.submit(|port| port.client.borrow_mut().shut_down(self.id, true, true).is_ok());
         self.port.client.borrow_mut().forget(self.id);
-        self.port.hand_in();
+        self.hand_in();
     }
 }
 

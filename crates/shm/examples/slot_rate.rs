@@ -25,7 +25,7 @@ mod rate {
 
     const ROUNDS: u64 = 200_000;
     const MESSAGES: u64 = 4_000_000;
-    const SLOTS: u32 = 256;
+    const SLOTS: u32 = 32_768;
 
     /// What a core is told of another later than this (nanoseconds) has come from far: on virtual machines that changes by the
     /// minute, and figures of either kind say nothing of each other.
@@ -142,6 +142,7 @@ mod rate {
             let mut body = [0; BODY_BYTES];
             for round in 0..ROUNDS {
                 receive(&mut from_first, round, &mut body);
+                back.rest();
                 send(&mut back, round, &body[..bytes]);
             }
         };
@@ -149,6 +150,7 @@ mod rate {
             let mut body = [0; BODY_BYTES];
             for round in 0..ROUNDS {
                 body.fill(round as u8);
+                to.rest();
                 send(&mut to, round, &body[..bytes]);
                 receive(&mut from_second, round, &mut body);
             }

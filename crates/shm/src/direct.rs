@@ -28,7 +28,9 @@ use crate::slot_ring::{Label, SlotConsumer, SlotProducer, slot_ring_bytes};
 const MAGIC: u64 = u64::from_le_bytes(*b"polydrct");
 
 /// Slots of a ring, and blocks of its arena: memory that nobody has touched is not there.
-const SLOTS: u32 = 1_024;
+const SLOTS: u32 = 32_768;
+/// Slots of a ring.
+pub const DIRECT_SLOTS: u32 = SLOTS;
 const BLOCKS: u32 = 64;
 
 /// Offsets of the control page's words, each on a pair of lines of its own.
@@ -119,6 +121,18 @@ impl DirectSender {
         self.slots.push(label, body)
     }
 
+    /// The same with a word before the body.
+    #[inline]
+    pub fn push_behind(&mut self, label: Label, front: Option<u64>, body: &[u8]) -> Result<(), Full> {
+        self.slots.push_behind(label, front, body)
+    }
+
+    /// The sender has done something else since it last put a message in, such as look for an answer: see [`SlotProducer::rest`].
+    #[inline]
+    pub fn rest(&mut self) {
+        self.slots.rest();
+    }
+
     /// Copies bytes to where a message can refer to them; where they lie, if there is room, for a slot to say so too.
     pub fn store(&mut self, bytes: &[u8]) -> Option<u64> {
         self.store_parts(std::iter::once(bytes), bytes.len())
@@ -126,7 +140,7 @@ impl DirectSender {
 
     /// The same for `len` bytes that lie in several pieces.
     pub fn store_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>, len: usize) -> Option<u64> {
-        if self.slots.free() == 0 {
+        if !self.slots.has_room() {
             return None;
         }
         let offset = self.arena.alloc(len as u64)?;
@@ -141,7 +155,7 @@ impl DirectSender {
 
     /// Whether a message of `len` bytes would find room in the arena, and a slot.
     pub fn has_room(&mut self, len: usize) -> bool {
-        self.slots.free() > 0 && self.arena.largest_alloc() >= len as u64
+        self.slots.has_room() && self.arena.largest_alloc() >= len as u64
     }
 
     /// Whether the receiver has taken all messages.
@@ -216,6 +230,18 @@ impl DirectReceiver {
     #[inline]
     pub fn read_body(&mut self, into: &mut [u8]) {
         self.slots.read_body(into);
+    }
+
+    /// The word before that body, if there is one.
+    #[inline]
+    pub fn front(&self) -> u64 {
+        self.slots.front()
+    }
+
+    /// Copies the front of the body behind that word.
+    #[inline]
+    pub fn read_behind(&mut self, into: &mut [u8]) {
+        self.slots.read_behind(into);
     }
 
     /// Is done with the slot of the message that [`DirectReceiver::peek`] showed.
@@ -357,7 +383,8 @@ mod tests {
         let parts: [&[u8]; 3] = [b"one", b"", b" and another"];
         let offset = sender.store_parts(parts.into_iter(), 15).unwrap();
         assert_eq!(receiver.memory().bytes(offset, 15).unwrap(), b"one and another");
-        assert!(sender.has_room(SEGMENT_BYTES / 2) && !sender.has_room(SEGMENT_BYTES));
+        let arena = DIRECT_ARENA_BYTES as usize;
+        assert!(sender.has_room(arena / 2) && !sender.has_room(2 * arena));
     }
 
     #[test]

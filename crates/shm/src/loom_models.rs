@@ -81,9 +81,19 @@ fn staged_and_batched_entries_keep_their_slots_until_committed() {
 
 #[test]
 fn slots_give_each_message_once_whole_and_in_order() {
-    loom::model(|| {
+    slots_give_each_message_once(2);
+}
+
+#[test]
+fn slots_of_laps_that_end_early_do_too() {
+    slots_give_each_message_once(1);
+}
+
+fn slots_give_each_message_once(lap_min: u32) {
+    loom::model(move || {
         let segment = Segment::private(slot_ring_bytes(2) as usize).unwrap();
         let mut producer = SlotProducer::new(&segment, 0, 2).unwrap();
+        producer.set_lap_min(lap_min);
         let mut consumer = SlotConsumer::new(&segment, 0, 2).unwrap();
         let filling = thread::spawn(move || {
             for number in 1..=3u64 {

@@ -39,6 +39,7 @@ enum Operation {
     Peek,
     Tell,
     Count,
+    Rest,
 }
 
 proptest! {
@@ -50,16 +51,18 @@ proptest! {
             1 => Just(Operation::Peek),
             1 => Just(Operation::Tell),
             1 => Just(Operation::Count),
+            1 => Just(Operation::Rest),
         ],
         0..500,
-    ), slots in prop_oneof![Just(2u32), Just(4), Just(16)]) {
+    ), slots in prop_oneof![Just(2u32), Just(4), Just(16)], lap in prop_oneof![Just(1u32), Just(2), Just(8), Just(64)]) {
         let (_, mut producer, mut consumer) = ring(slots);
+        producer.set_lap_min(lap);
         let (mut queue, mut number, mut taken, mut untold) = (VecDeque::new(), 0, 0, 0);
         for operation in operations {
             match operation {
                 Operation::Push => {
                     let (label, body) = message(number);
-                    let full = queue.len() as u64 + untold >= u64::from(slots);
+                    let full = queue.len() as u64 + untold >= u64::from(slots.min(lap));
                     match producer.push(label, &body) {
                         Ok(()) => {
                             prop_assert!(queue.len() < slots as usize);
@@ -73,7 +76,7 @@ proptest! {
                     let expected = queue.pop_front();
                     untold += u64::from(expected.is_some());
                     taken += u64::from(expected.is_some());
-                    if expected.is_none() || untold > u64::from(slots - 1) / 4 {
+                    if expected.is_none() || untold > u64::from(slots - 1) / 2 {
                         untold = 0;
                     }
                     prop_assert_eq!(take(&mut consumer), expected);
@@ -89,8 +92,9 @@ proptest! {
                 Operation::Count => {
                     prop_assert_eq!((producer.pushed(), consumer.taken()), (number, taken));
                     prop_assert_eq!(producer.taken(), taken - untold);
-                    prop_assert_eq!(producer.free() as u64, u64::from(slots) - queue.len() as u64 - untold);
+                    prop_assert!(producer.has_room() || queue.len() as u64 + untold >= u64::from(slots.min(lap)));
                 }
+                Operation::Rest => producer.rest(),
             }
         }
         prop_assert_eq!(producer.health(), Ok(()));
@@ -121,7 +125,47 @@ fn two_threads_pass_every_message_on_whole_and_in_order() {
     }
     consumer.tell();
     let mut producer = filling.join().unwrap();
-    assert_eq!((producer.taken(), producer.free()), (MESSAGES, 16));
+    assert_eq!((producer.taken(), producer.has_room()), (MESSAGES, true));
+}
+
+#[test]
+fn what_is_answered_stays_in_the_front_and_a_stream_takes_all() {
+    let (segment, mut producer, mut consumer) = ring(4_096);
+    let is_used = |slot: u64| {
+        let mut word = [0; 8];
+        segment.read_at(128 + slot * SLOT_BYTES, &mut word);
+        word != [0; 8]
+    };
+    for number in 0..10_000 {
+        let (label, body) = message(number);
+        producer.rest();
+        producer.push(label, &body).unwrap();
+        assert_eq!(take(&mut consumer), Some((label, body)));
+        assert_eq!(consumer.peek(), None);
+    }
+    assert!(is_used(1_023) && !is_used(1_024));
+    for number in 0..5_000 {
+        let (label, body) = message(number);
+        producer.push(label, &body).unwrap();
+        assert_eq!(take(&mut consumer), Some((label, body)));
+        assert_eq!(consumer.peek(), None);
+    }
+    assert!(is_used(4_095));
+}
+
+#[test]
+fn what_is_as_old_as_numbers_go_round_is_not_taken_for_the_next() {
+    let (segment, mut producer, mut consumer) = ring(16);
+    // As if an entry had been there 2^31 of them ago.
+    for slot in 1..16u64 {
+        segment.write_at(128 + slot * SLOT_BYTES, &((slot + 1) << 33).to_ne_bytes()).unwrap();
+    }
+    for number in 0..16 {
+        let (label, body) = message(number);
+        producer.push(label, &body).unwrap();
+        assert_eq!(take(&mut consumer), Some((label, body)));
+        assert_eq!(consumer.peek(), None, "{number}");
+    }
 }
 
 #[test]
@@ -163,7 +207,7 @@ fn a_head_that_cannot_be_is_noted_and_not_believed() {
     for head in [1, 3, u64::MAX, u64::MAX / 2] {
         let (segment, mut producer, _) = ring(2);
         segment.write_at(0, &head.to_ne_bytes()).unwrap();
-        assert_eq!(producer.free(), 2);
+        assert_eq!(producer.taken(), 0);
         assert_eq!(producer.health().unwrap_err().found, head);
         producer.push(Label { note: 0, meta: 0 }, b"a").unwrap();
         producer.push(Label { note: 0, meta: 0 }, b"b").unwrap();
@@ -197,7 +241,7 @@ fn scribbles_over_a_ring_lead_nowhere() {
         let value = if draw() % 2 == 0 { draw() } else { (draw() % 64) << 32 };
         segment.write_at(at, &value.to_ne_bytes()).unwrap();
         let _ = producer.push(Label { note: draw() as u32, meta: draw() }, &[1; 100]);
-        assert!(producer.free() <= 8 && producer.taken() <= producer.pushed());
+        assert!(producer.taken() <= producer.pushed());
         if let Some(label) = consumer.peek() {
             consumer.read_body(&mut vec![0; label.note as usize % 300]);
             consumer.advance();

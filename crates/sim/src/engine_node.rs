@@ -296,7 +296,13 @@ impl Subject for EngineNode {
                     seat.client.drop_returned(*returned);
                     out.push(Happening::Returned { id, reason: why, to, class, tag, bytes });
                 }
-                Some(Arrival::Answer(_) | Arrival::Came(_) | Arrival::Direct(_) | Arrival::Sorted) => {}
+                Some(
+                    Arrival::Answer(_)
+                    | Arrival::Came(_)
+                    | Arrival::Direct(_)
+                    | Arrival::Sorted
+                    | Arrival::Past(_),
+                ) => {}
             }
         }
     }

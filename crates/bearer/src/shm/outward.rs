@@ -46,6 +46,11 @@ impl Outward {
         Ok(Outward { seat: to, token, socket, ring, full: None, used_at: 0 })
     }
 
+    /// Something was received since the last send: what follows is no stream.
+    pub fn rest(&mut self) {
+        self.ring.rest();
+    }
+
     pub fn send(&mut self, transmit: &Transmit<'_>) -> SendOutcome {
         if self.put(transmit).is_none() {
             self.ring.await_room();

@@ -236,7 +236,7 @@ fn a_sender_that_scribbles_spoils_its_own_packets_only() {
     };
     let mut strange = 0;
     for round in 0..20_000u64 {
-        let front = (128 + 4_096 + 1_024 * 128 + 8_192) / 8;
+        let front = (128 + 4_096 + 32_768 * 128 + 8_192) / 8;
         let value = if next() % 2 == 0 { next() } else { ((round % 1_100) << 32) | (next() % 70_000) };
         made.segment().write_at(next() % front * 8, &value.to_ne_bytes());
         let _ =

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     /// What `stalled` pushes.
     pub(crate) bytes: u64,
     pub(crate) failover: FailoverPlan,
+    /// Both measuring threads share a core.
+    pub(crate) one_core: bool,
 }
 
 /// Where is measured: a testbed, or this node.

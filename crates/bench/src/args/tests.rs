@@ -27,6 +27,19 @@ fn planned(line: &str) -> Plan {
 }
 
 #[test]
+fn one_core_is_for_two_threads_that_sleep_within_a_machine() {
+    assert!(planned("transact --placement intra --wait block --one-core").one_core);
+    for line in [
+        "transact --placement intra --wait spin,block --one-core",
+        "transact --placement intra --one-core",
+        "transact --wait block --one-core",
+        "idle --placement intra --wait block --one-core",
+    ] {
+        assert!(refused(line).contains("--one-core"), "{line}");
+    }
+}
+
+#[test]
 fn sizes_are_numbers_powers_of_two_and_the_edges_of_packets() {
     assert_eq!(sizes(&planned("stream --size 100,64..1K,2K")), [100, 64, 128, 256, 512, 1024, 2048]);
     assert_eq!(sizes(&planned("stream --size 64,128 --around 3")), [61, 64, 67, 125, 128, 131]);

@@ -177,10 +177,7 @@ impl Protocol for Polyrail {
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
-        let node = match address.split_once(DOOR) {
-            Some((_, path)) => lodger::join(setup, "sender", Path::new(path))?,
-            None => self.embed(setup, "sender", &peers(address))?,
-        };
+        let node = self.sender(setup, address)?;
         let pipe = PolyrailPipe::open(&node, setup)?;
         pipe.find(timeout)?;
         Ok(Box::new(pipe))
@@ -197,10 +194,7 @@ impl Protocol for Polyrail {
 
     fn connect_flows(&self, flows: &[Flow], timeout: Duration) -> io::Result<Pipes> {
         let Some(first) = flows.first() else { return Ok(Vec::new()) };
-        let node = match first.address.split_once(DOOR) {
-            Some((_, path)) => lodger::join(first.setup, "sender", Path::new(path))?,
-            None => self.embed(first.setup, "sender", &peers(first.address))?,
-        };
+        let node = self.sender(first.setup, first.address)?;
         let connect = |flow: &Flow| -> io::Result<Box<dyn Pipe>> {
             let pipe = PolyrailPipe::open(&node, flow.setup)?;
             pipe.find(timeout)?;
@@ -210,7 +204,7 @@ impl Protocol for Polyrail {
     }
 
     fn transactor(&self) -> Option<&dyn Transactor> {
-        self.is_usual().then_some(self)
+        (self.is_usual() || self.home == Home::Other).then_some(self)
     }
 
     fn caster(&self) -> Option<&dyn Caster> {
@@ -234,6 +228,14 @@ impl Polyrail {
     fn door(&self, setup: &Setup) -> Option<PathBuf> {
         let shares = self.home == Home::Other && setup.devices.is_empty();
         shares.then(|| lodger::path_of("receiver"))
+    }
+
+    /// The sender's node.
+    fn sender(&self, setup: &Setup, address: &str) -> io::Result<Arc<Node>> {
+        match address.split_once(DOOR) {
+            Some((_, path)) => lodger::join(setup, "sender", Path::new(path)),
+            None => self.embed(setup, "sender", &peers(address)),
+        }
     }
 
     fn embed(&self, setup: &Setup, name: &str, peers: &[&str]) -> io::Result<Arc<Node>> {

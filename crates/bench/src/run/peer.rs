@@ -177,7 +177,7 @@ impl Run<'_> {
             warmup_ns: plan.warmup_ns,
             duration_ns: plan.duration_ns,
             sender: seat(SENDER_NODE, SENDER_CORE),
-            receiver: seat(RECEIVER_NODE, RECEIVER_CORE),
+            receiver: seat(RECEIVER_NODE, if plan.one_core { SENDER_CORE } else { RECEIVER_CORE }),
             devices: (0..links).map(device).collect(),
             port: free_port()?,
         })

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Version of all that two processes must understand alike: these words, the commands of a queue, and how it lies in memory.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Longest packet, bytes. What is longer goes through a file.
 pub(super) const PACKET_BYTES_MAX: usize = 16 << 10;
@@ -49,9 +49,9 @@ pub(super) enum Ask {
     /// Of a port: who does not know yet what it waits for others to know; answered by `Names`.
     Behind,
     /// Of a port: who serves this, if it is one port of this machine only, and a ring to it for messages of this class if it has none:
-    /// asked when nothing that it sent is under way. Answered by `Way`.
-    Way { to: Target, class: u8, rings: Vec<PortAddress> },
-    /// Of a port: the ring to it that was announced under this number; answered by `Ring`.
+    /// asked when nothing that it sent is under way; or a trunk, for connections. Answered by `Way`.
+    Way { to: Target, class: u8, trunk: bool, rings: Vec<PortAddress> },
+    /// Of a port: the ring or trunk to it that was announced under this number; answered by `Ring`.
     Take { number: u64 },
 }
 
@@ -84,14 +84,17 @@ pub(super) enum Answer {
     Names {
         names: Vec<String>,
     },
-    /// With a ring and the bell of who receives by it, if there is to be a new one. Good while names are of this generation.
+    /// With a ring and the bell of who receives by it, if there is to be a new one, and of a trunk the ring the other way. Good while
+    /// names are of this generation.
     Way {
         to: Option<PortAddress>,
         number: u64,
         generation: u64,
         refused: bool,
+        same_user: bool,
+        backlog: u32,
     },
-    /// With the ring, and the bell of who sends by it.
+    /// With the ring, the bell of who sends by it, and of a trunk the ring the other way.
     Ring {
         from: PortAddress,
         class: u8,

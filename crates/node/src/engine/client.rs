@@ -5,6 +5,8 @@ pub mod connections;
 pub(crate) mod direct;
 pub mod gathering;
 mod laying;
+pub(crate) mod slots;
+pub(crate) mod trunks;
 
 use super::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use super::command::{Awaited, Body, Command, Completion, FailureCode};
@@ -22,10 +24,12 @@ use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
 use polyrail_shm::{ArenaAllocator, Buffer, Client as Pair, PortBell};
+use slots::Shorts;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use trunks::{Part, Past, Trunks};
 
 /// Where buffers change hands between clients and the engine of one process.
 #[derive(Clone, Default)]
@@ -86,12 +90,17 @@ pub enum Arrival {
     Unbound(ServiceRange, NodeId),
     /// Another port sends by the direct ring of this number from now on: take it.
     Direct(u64),
+    /// Something came by a connection past the engine.
+    Past(Past),
 }
 
 impl Arrival {
     /// Whether it is a message of somebody else's.
     pub(crate) fn is_message(&self) -> bool {
-        matches!(self, Arrival::Message(..) | Arrival::Owned(..))
+        matches!(
+            self,
+            Arrival::Message(..) | Arrival::Owned(..) | Arrival::Past(Past { part: Part::Whole, .. })
+        )
     }
 }
 
@@ -174,6 +183,8 @@ pub struct Client {
     gathering: Option<Gathering>,
     gone: Gone,
     directs: Directs,
+    trunks: Trunks,
+    pub(crate) shorts: Shorts,
     /// Where this port is rung, if its engine is in another process.
     pub(crate) bell: Option<PortBell>,
 }
@@ -248,6 +259,8 @@ impl Client {
             gathering: None,
             gone: Gone::default(),
             directs: Directs::default(),
+            trunks: Trunks::default(),
+            shorts: Shorts::default(),
             bell: None,
         }
     }
@@ -512,6 +525,12 @@ impl Client {
         self.pair.sq.capacity() - self.pair.sq.free()
     }
 
+    /// Whether `poll` has anything to give or to tell.
+    #[inline]
+    pub(crate) fn has_business(&mut self) -> bool {
+        self.untold != (0, 0) || self.connections.has_untold() || self.has_arrivals()
+    }
+
     /// Whether `poll` would give something.
     pub fn has_arrivals(&mut self) -> bool {
         !self.kept.is_empty() || !self.pair.cq.is_empty()
@@ -587,6 +606,10 @@ impl Client {
             }
             Completion::Unbound { range, by } => Some(Arrival::Unbound(range, by)),
             Completion::Direct(number) => Some(Arrival::Direct(number)),
+            Completion::Trunk(number) => {
+                self.note_offered_trunk(number);
+                Some(Arrival::Sorted)
+            }
             news => {
                 self.note(news);
                 Some(Arrival::Sorted)
@@ -613,6 +636,7 @@ impl Client {
                 self.keep(arrival);
             }
         }
+        self.sort_trunks();
     }
 
     /// The full count whose low bits are `cookie`: the newest not beyond what was sent.
@@ -652,7 +676,9 @@ impl Client {
         if let Some(offset) = offset {
             self.release(offset, envelope.len);
         }
-        if let Some(id) = envelope.connection {
+        if let Some(id) = envelope.connection
+            && !trunks::is_past(id)
+        {
             self.note_read(id, envelope, offset.is_some());
         }
     }
@@ -677,6 +703,7 @@ impl Client {
 
     /// Asks the engine to close the port once it has taken the commands before. What was sent is still delivered.
     pub fn close(&mut self) {
+        self.close_trunks();
         self.closing = true;
         self.tell_state();
     }

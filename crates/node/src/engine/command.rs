@@ -181,6 +181,8 @@ pub enum Completion {
     Taken(NodeId),
     /// Another port sends by a direct ring from now on: the one of this number.
     Direct(u64),
+    /// Another port has its connections with this one go by a trunk from now on: the one of this number.
+    Trunk(u64),
     /// A buffer that was handed over under this number is the client's again, and nothing more is to be said of its message.
     GivenBack(u64),
     /// An exclusive binding was taken back.

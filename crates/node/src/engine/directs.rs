@@ -1,5 +1,5 @@
-//! Direct rings as the engine sees them: it makes them, tells both ends, and says to each when the other is gone. What goes
-//! by them it does not see.
+//! Direct rings and trunks as the engine sees them: it makes them, tells both ends, and says to each when the other is gone. What
+//! goes by them it does not see.
 
 use super::Engine;
 use super::command::Completion;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// Rings of all ports together, and those that one sends by.
 const RINGS_MAX: usize = 8_192;
 const RINGS_OF_PORT_MAX: usize = 256;
+/// Trunks that lead to a port, for it looks at each of them.
+const TRUNKS_TO_PORT_MAX: usize = 64;
 
 /// All rings.
 #[derive(Default)]
@@ -29,6 +31,8 @@ struct Ring {
     to: PortId,
     class: Class,
     memory: Direct,
+    /// Of a trunk: the ring the other way.
+    back: Option<Direct>,
     /// The sender's.
     bell: PortBell,
     same_user: bool,
@@ -38,16 +42,37 @@ struct Ring {
     left: bool,
 }
 
+impl Ring {
+    /// What an end gets: the ring it is named after, the other end's bell, and of a trunk the ring the other way.
+    fn given(&self, bell: &PortBell) -> Vec<Arc<Segment>> {
+        let back = self.back.as_ref().map(|back| back.segment().clone());
+        [self.memory.segment().clone(), bell.segment().clone()].into_iter().chain(back).collect()
+    }
+}
+
+/// What is to go past the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// Messages: a ring.
+    Ring,
+    /// Connections: a trunk, which is a ring each way.
+    Trunk,
+}
+
 /// What the engine says to a port that asks for the way to another.
 pub(crate) struct Found {
     /// Who gets the messages; `None`: one of several, or nobody.
     pub to: Option<PortAddress>,
     /// Which generation of the names says so.
     pub generation: u64,
-    /// A new ring, its number, and the bell of the receiver.
-    pub ring: Option<(u64, [Arc<Segment>; 2])>,
+    /// A new ring, its number, the bell of the receiver, and of a trunk the ring the other way.
+    pub ring: Option<(u64, Vec<Arc<Segment>>)>,
     /// There is none to that port, and is to be none.
     pub refused: bool,
+    /// Both programs are of one user.
+    pub same_user: bool,
+    /// So many more connections may wait for the port.
+    pub backlog: u32,
 }
 
 /// What the engine gives to a port that takes a ring.
@@ -56,13 +81,13 @@ pub(crate) struct Taken {
     pub class: Class,
     /// Both programs are of one user.
     pub same_user: bool,
-    /// The ring, and the bell of the sender.
-    pub memory: [Arc<Segment>; 2],
+    /// The ring, the bell of the sender, and of a trunk the ring the other way.
+    pub memory: Vec<Arc<Segment>>,
 }
 
 impl Engine {
-    /// The way from a port to where it wants to send, with a ring for messages of `class` unless the receiver is among those to
-    /// which there are `rings`, or something that the port has sent is under way.
+    /// The way from a port to where it wants to send, with what is `wanted` for `class` unless the receiver is among those to
+    /// which there are `rings`, or something that the port has sent is under way, which a ring of messages must not overtake.
     ///
     /// # Errors
     /// The system has no memory for a ring.
@@ -70,7 +95,7 @@ impl Engine {
         &mut self,
         from: PortId,
         to: Destination,
-        class: Class,
+        (class, wanted): (Class, Wanted),
         rings: &[PortAddress],
     ) -> io::Result<Found> {
         let generation = self.node.table().generation();
@@ -80,16 +105,23 @@ impl Engine {
             Destination::Connection(_) | Destination::Multicast(_) => None,
         };
         let own = self.node.config().node;
-        let mut found = Found { to: address, generation, ring: None, refused: false };
+        let mut found =
+            Found { to: address, generation, ring: None, refused: false, same_user: false, backlog: 0 };
         if let Some(to) = address
             && to.node == own
             && to.port != from
             && !rings.contains(&to)
-            && self.node.unconfirmed(from) == 0
-            && self.store.has_taken_all(from)
+            && (wanted == Wanted::Ring || self.node.listening(to.port).is_some())
+            && (wanted == Wanted::Trunk || self.node.unconfirmed(from) == 0 && self.store.has_taken_all(from))
         {
-            found.ring = self.make_ring(from, to.port, class)?;
+            found.ring = self.make_ring(from, to.port, (class, wanted))?;
             found.refused = found.ring.is_none();
+            found.backlog = match self.node.listening(to.port) {
+                Some((backlog, waiting)) => backlog.saturating_sub(waiting as u32),
+                None => 0,
+            };
+            found.same_user =
+                self.directs.list.last().is_some_and(|ring| ring.from == from && ring.same_user);
         }
         Ok(found)
     }
@@ -106,10 +138,14 @@ impl Engine {
         &mut self,
         from: PortId,
         to: PortId,
-        class: Class,
-    ) -> io::Result<Option<(u64, [Arc<Segment>; 2])>> {
+        (class, wanted): (Class, Wanted),
+    ) -> io::Result<Option<(u64, Vec<Arc<Segment>>)>> {
         let of_port = self.directs.list.iter().filter(|ring| ring.from == from).count();
-        if of_port >= RINGS_OF_PORT_MAX || self.directs.list.len() >= RINGS_MAX {
+        let trunks = self.directs.list.iter().filter(|ring| ring.to == to && ring.back.is_some()).count();
+        if of_port >= RINGS_OF_PORT_MAX
+            || self.directs.list.len() >= RINGS_MAX
+            || wanted == Wanted::Trunk && trunks >= TRUNKS_TO_PORT_MAX
+        {
             return Ok(None);
         }
         let (Some(bell), Some(own)) = (self.store.bell_of(to), self.store.bell_of(from)) else {
@@ -118,14 +154,18 @@ impl Engine {
         let mut user_of = |port| self.store.guest_of(port).map(|guest| guest.uid);
         let same_user = user_of(from) == user_of(to);
         let memory = Direct::create()?;
+        let (back, told): (_, fn(u64) -> Completion) = match wanted {
+            Wanted::Ring => (None, Completion::Direct),
+            Wanted::Trunk => (Some(Direct::create()?), Completion::Trunk),
+        };
         self.directs.made += 1;
         let number = self.directs.made;
-        let given = [memory.segment().clone(), bell.segment().clone()];
         let (taken, left) = (false, false);
-        let ring = Ring { number, from, to, class, memory, bell: own, same_user, taken, left };
+        let ring = Ring { number, from, to, class, memory, back, bell: own, same_user, taken, left };
+        let given = ring.given(&bell);
         self.directs.list.push(ring);
-        // It stands behind all that the sender has sent before, and that was confirmed.
-        self.store.complete(to, Completion::Direct(number));
+        // A ring stands behind all that the sender has sent before, and that was confirmed.
+        self.store.complete(to, told(number));
         // It is told with the next turn, whatever else that one has to do.
         self.next_at = Instant::ZERO;
         Ok(Some((number, given)))
@@ -139,7 +179,7 @@ impl Engine {
             return None;
         }
         let from = PortAddress { node: self.node.config().node, port: ring.from };
-        let memory = [ring.memory.segment().clone(), ring.bell.segment().clone()];
+        let memory = ring.given(&ring.bell);
         let taken = Taken { from, class: ring.class, same_user: ring.same_user, memory };
         if ring.left {
             self.directs.list.swap_remove(at);
@@ -158,26 +198,43 @@ impl Engine {
             return;
         }
         self.leave_rings(|ring| ring.from == port);
+        let mut told = Vec::new();
         self.directs.list.retain_mut(|ring| {
             if ring.to != port {
                 return true;
             }
             ring.memory.lose_receiver();
-            // It may wait for room.
-            ring.bell.ring();
+            let back = ring.back.as_mut();
+            back.into_iter().for_each(Direct::lose_sender);
+            // It may wait for room, or for what would have come back.
+            if ring.bell.ring() {
+                told.push(ring.from);
+            }
             false
         });
+        told.into_iter().for_each(|port| self.store.nudge(port));
     }
 
     fn leave_rings(&mut self, which: impl Fn(&Ring) -> bool) {
+        let mut told = Vec::new();
         self.directs.list.retain_mut(|ring| {
             if !which(ring) {
                 return true;
             }
             ring.memory.lose_sender();
+            if let Some(back) = &mut ring.back {
+                // Its connections are over, and somebody may wait for what would have come by them.
+                back.lose_receiver();
+                told.push(ring.to);
+            }
             ring.left = true;
             !ring.taken
         });
+        for port in told {
+            if self.store.bell_of(port).is_some_and(|bell| bell.ring()) {
+                self.store.nudge(port);
+            }
+        }
     }
 
     /// A port that may ring another one's bell says that its program waits on a descriptor.
@@ -210,7 +267,8 @@ mod tests {
         let mut engine = Engine::new(0, Config::new(NodeId(1), Incarnation(1)));
         let (mut sender, receiver) = (opened(&mut engine, 1), opened(&mut engine, 2));
         let (from, to) = (sender.address().port, Destination::Port(receiver.address()));
-        let ring = |engine: &mut Engine| engine.find_way(from, to, Class::Normal, &[]).unwrap().ring;
+        let ring =
+            |engine: &mut Engine| engine.find_way(from, to, (Class::Normal, Wanted::Ring), &[]).unwrap().ring;
         sender.send(to, Class::Normal, None, b"first").unwrap();
         assert!(ring(&mut engine).is_none(), "the engine has not even taken it");
         for turn in 1..20 {
@@ -227,7 +285,11 @@ mod tests {
         let ports = [&one, &other, &third].map(|client| client.address().port);
         let ring = |engine: &mut Engine, from: usize, to: &Client| {
             let to = Destination::Port(to.address());
-            engine.find_way(ports[from], to, Class::Normal, &[]).unwrap().ring.map(|(number, _)| number)
+            engine
+                .find_way(ports[from], to, (Class::Normal, Wanted::Ring), &[])
+                .unwrap()
+                .ring
+                .map(|(number, _)| number)
         };
         let numbers =
             [ring(&mut engine, 0, &other), ring(&mut engine, 2, &one), ring(&mut engine, 1, &third)];

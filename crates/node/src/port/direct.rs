@@ -4,6 +4,7 @@ use super::Port;
 use crate::clock::now_ns;
 use crate::engine::Budget;
 use crate::engine::client::direct::Wish;
+use crate::engine::directs::Wanted;
 use polyrail_proto::flow::Class;
 use polyrail_proto::node::Destination;
 
@@ -15,7 +16,7 @@ impl Port {
     #[inline]
     pub(super) fn prepare_way(&self, to: Destination, class: Class) {
         if self.tie.is_some() && self.client.borrow().must_ask(to) {
-            self.ask_way(to, class);
+            self.ask_way(to, (class, Wanted::Ring));
         }
     }
 
@@ -28,23 +29,26 @@ impl Port {
         let is_calm = |port: &Port| port.client.borrow().unconfirmed() == 0;
         match wish {
             Wish::None => {}
-            Wish::Ring => self.ask_way(to, class),
-            Wish::Calm if !self.client.borrow().knows(to) => self.ask_way(to, class),
+            Wish::Ring => self.ask_way(to, (class, Wanted::Ring)),
+            Wish::Calm if !self.client.borrow().knows(to) => self.ask_way(to, (class, Wanted::Ring)),
             Wish::Calm => {
                 let patient_ns = now_ns() + CALM_PATIENCE_NS;
                 let until_ns = until_ns.map_or(patient_ns, |until_ns| until_ns.min(patient_ns));
                 if self.wait_until(Some(until_ns), is_calm) {
-                    self.ask_way(to, class);
+                    self.ask_way(to, (class, Wanted::Ring));
                 }
             }
         }
     }
 
     /// Asks the engine for the way to `to`. Without an answer everything goes by the engine.
-    fn ask_way(&self, to: Destination, class: Class) {
+    pub(super) fn ask_way(&self, to: Destination, (class, wanted): (Class, Wanted)) {
         let Some(tie) = &self.tie else { return };
-        let rings = self.client.borrow().rings_of(class);
-        let found = tie.find_way(to, class, rings);
+        let there = match wanted {
+            Wanted::Ring => self.client.borrow().rings_of(class),
+            Wanted::Trunk => self.client.borrow().trunks_of(class),
+        };
+        let found = tie.find_way(to, (class, wanted), there);
         let mut client = self.client.borrow_mut();
         if let Destination::Service(service) = to {
             let generation = client.pair.words.names_generation.load();
@@ -53,8 +57,13 @@ impl Port {
             client.note_known(service, to, generation);
         }
         let Ok(found) = found else { return };
-        if found.refused {
-            client.note_refused(to, class);
+        match (found.refused, wanted) {
+            (false, _) => {}
+            (true, Wanted::Ring) => client.note_refused(to, class),
+            (true, Wanted::Trunk) => client.note_refused_trunk(to, class),
+        }
+        if let Some(trunk) = found.trunk {
+            client.add_trunk(trunk, u64::from(found.backlog));
         }
         if let Some((to, (number, ring, bell))) = found.to.zip(found.ring) {
             client.add_out((to, class, number), ring, bell);
@@ -71,7 +80,8 @@ impl Port {
     }
 
     /// Has the engine take what was handed in for it while something went past it.
-    pub(super) fn call_if_needed(&self) {
+    #[inline]
+    pub(crate) fn call_if_needed(&self) {
         if self.client.borrow_mut().take_calls() {
             self.turn(0, Budget::SENDING);
         }

@@ -3,6 +3,7 @@
 use super::{Port, deadline};
 use crate::clock::now_ns;
 use crate::engine::Budget;
+use crate::engine::client::slots::DirectBody;
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::error::RecvError;
 use crate::message::Message;
@@ -38,6 +39,7 @@ impl Port {
             return Err(RecvError::Forked);
         }
         self.drive();
+        self.client.borrow_mut().sort_trunks();
         let next = self.next()?;
         if next.is_none()
             && let Some(readiness) = self.readiness.get()
@@ -70,6 +72,8 @@ impl Port {
         loop {
             let arrived = self.wait_until(until_ns, |port| {
                 let mut client = port.client.borrow_mut();
+                // Requests among these are refused if nobody listens.
+                client.sort_trunks();
                 client.has_arrivals() || client.has_direct()
             });
             if let Some(message) = self.next()? {
@@ -85,12 +89,24 @@ impl Port {
     }
 
     /// The next message among what has arrived; everything else is put where it belongs.
+    #[inline]
     fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
-        self.take_returns();
+        if self.owes.get() {
+            self.take_returns();
+        }
+        let mut client = self.client.borrow_mut();
+        if client.has_business() {
+            drop(client);
+            return self.next_of_all();
+        }
+        Ok(Message::direct(self, &mut client))
+    }
+
+    #[inline(never)]
+    fn next_of_all(&self) -> Result<Option<Message<'_>>, RecvError> {
         loop {
             let Some(arrival) = self.client.borrow_mut().poll() else {
-                let message = self.client.borrow_mut().take_direct();
-                return Ok(message.map(|message| Message::direct(self, message)));
+                return Ok(Message::direct(self, &mut self.client.borrow_mut()));
             };
             match arrival {
                 Arrival::Message(envelope, offset) => {
@@ -112,7 +128,9 @@ impl Port {
                 Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 Arrival::Direct(number) => self.take_ring(number),
                 Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
-                Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) | Arrival::Sorted => {}
+                Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) => {}
+                Arrival::Past(_) => {}
+                Arrival::Sorted => self.take_offered_trunk(),
             }
         }
     }
@@ -153,7 +171,10 @@ impl Port {
     pub(crate) fn give_back(&self, envelope: &Envelope, offset: Option<u64>) {
         match self.client.try_borrow_mut() {
             Ok(mut client) => client.give_back(envelope, offset),
-            Err(_) => self.returns.borrow_mut().push((*envelope, offset)),
+            Err(_) => {
+                self.returns.borrow_mut().push((*envelope, offset));
+                self.owes.set(true);
+            }
         }
     }
 
@@ -161,7 +182,10 @@ impl Port {
     pub(crate) fn drop_returned(&self, returned: Returned) {
         match self.client.try_borrow_mut() {
             Ok(mut client) => client.drop_returned(returned),
-            Err(_) => self.dropped.borrow_mut().push(returned),
+            Err(_) => {
+                self.dropped.borrow_mut().push(returned);
+                self.owes.set(true);
+            }
         }
     }
 
@@ -169,18 +193,34 @@ impl Port {
     pub(crate) fn release_direct(&self, ring: u64, offset: u64) {
         match self.client.try_borrow_mut() {
             Ok(mut client) => client.release_direct(ring, offset),
-            Err(_) => self.direct_returns.borrow_mut().push((ring, offset)),
+            Err(_) => {
+                self.direct_returns.borrow_mut().push((ring, offset));
+                self.owes.set(true);
+            }
+        }
+    }
+
+    /// The same for one that came by a connection past the engine.
+    pub(crate) fn give_back_past(&self, envelope: &Envelope, body: DirectBody) {
+        match self.client.try_borrow_mut() {
+            Ok(mut client) => client.give_back_past(envelope, body),
+            Err(_) => {
+                self.past_returns.borrow_mut().push((*envelope, body));
+                self.owes.set(true);
+            }
         }
     }
 
     pub(crate) fn take_returns(&self) {
-        let no_direct = self.direct_returns.borrow().is_empty();
-        if self.returns.borrow().is_empty() && self.dropped.borrow().is_empty() && no_direct {
+        if !self.owes.replace(false) {
             return;
         }
         let mut client = self.client.borrow_mut();
         for (ring, offset) in self.direct_returns.borrow_mut().drain(..) {
             client.release_direct(ring, offset);
+        }
+        for (envelope, body) in self.past_returns.borrow_mut().drain(..) {
+            client.give_back_past(&envelope, body);
         }
         for returned in self.dropped.borrow_mut().drain(..) {
             client.drop_returned(returned);

@@ -87,7 +87,7 @@ impl Connector for Seat {
             | Arrival::Returned(_)
             | Arrival::Answer(_)
             | Arrival::Came(_) => None,
-            Arrival::Taken(_) | Arrival::Unbound(..) | Arrival::Direct(_) => None,
+            Arrival::Taken(_) | Arrival::Unbound(..) | Arrival::Direct(_) | Arrival::Past(_) => None,
         }
     }
 

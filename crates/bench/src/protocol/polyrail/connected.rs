@@ -1,12 +1,13 @@
 //! Polyrail's connections: one for each transaction, or one that stays and carries messages or bytes.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use polyrail::{Connect, Connection, ConnectionError, Node, Port, Scope, SendError, ServiceAddress};
 
-use super::{Polyrail, SERVICE_TYPE, TURN_MESSAGES_MAX, addresses, class_of, embed, peers};
+use super::{DOOR, Polyrail, SERVICE_TYPE, TURN_MESSAGES_MAX, addresses, class_of, embed, peers};
 use crate::protocol::byte_stream::{ByteStream, StreamPipe};
 use crate::protocol::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
 use crate::wait::Waiter;
@@ -54,7 +55,7 @@ impl Protocol for Connected {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(Listening::open(setup)?))
+        Ok(Box::new(Listening::open(embed(setup, "receiver", &[])?, setup, None)?))
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
@@ -91,14 +92,15 @@ struct Listening {
 }
 
 impl Listening {
-    fn open(setup: &Setup) -> io::Result<Self> {
-        let node = embed(setup, "receiver", &[])?;
+    fn open(node: Arc<Node>, setup: &Setup, door: Option<PathBuf>) -> io::Result<Self> {
         let port = node.port().map_err(io::Error::other)?;
         port.listen(BACKLOG)?;
         let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
         port.bind(service, Scope::Cluster).map_err(io::Error::other)?;
         let mut address = format!("{SERVICE_TYPE}:{}", setup.flow);
-        if setup.far.is_some() {
+        if let Some(path) = door {
+            address = format!("{address}{DOOR}{}", path.display());
+        } else if setup.far.is_some() {
             address = format!("{address}@{}", addresses(&node, setup).join(","));
         }
         Ok(Self { port, node, setup: setup.clone(), address })
@@ -182,11 +184,12 @@ impl ByteStream for Bytes {
 
 impl Transactor for Polyrail {
     fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
-        Ok(Box::new(Listening::open(setup)?))
+        let node = self.embed(setup, "receiver", &[])?;
+        Ok(Box::new(Listening::open(node, setup, self.door(setup))?))
     }
 
     fn caller(&self, setup: &Setup, address: &str) -> io::Result<Box<dyn Caller>> {
-        let node = embed(setup, "sender", &peers(address))?;
+        let node = self.sender(setup, address)?;
         let port = node.port().map_err(io::Error::other)?;
         let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
         port.wait_for(service, Some(FOUND_WITHIN)).map_err(io::Error::other)?;

@@ -3,7 +3,7 @@
 use super::files_of;
 use crate::attach::words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION, say};
 use crate::engine::Guest;
-use crate::engine::directs::{Found, Taken};
+use crate::engine::directs::{Found, Taken, Wanted};
 use crate::node::Home;
 use crate::node::events::NodeEvent;
 use polyrail_proto::address::ServiceAddress;
@@ -172,7 +172,10 @@ impl Port {
             return self.borrow(home, number, descriptors);
         }
         match ask {
-            Ask::Way { to, class, rings } => return self.find_way(home, to, class, &rings),
+            Ask::Way { to, class, trunk, rings } => {
+                let wanted = if trunk { Wanted::Trunk } else { Wanted::Ring };
+                return self.find_way(home, to, (Class::from_bits(class), wanted), &rings);
+            }
             Ask::Take { number } => return self.give_ring(home, number),
             _ => {}
         }
@@ -188,15 +191,16 @@ impl Port {
         }
     }
 
-    fn find_way(&self, home: &Home, to: Target, class: u8, rings: &[PortAddress]) -> Said {
+    fn find_way(&self, home: &Home, to: Target, wanted: (Class, Wanted), rings: &[PortAddress]) -> Said {
         let to = match to {
             Target::Port(to) => Destination::Port(to),
             Target::Service { kind, instance } => Destination::Service(ServiceAddress { kind, instance }),
         };
-        let found = home.drive.engine().find_way(self.port, to, Class::from_bits(class), rings);
-        let said = found.and_then(|Found { to, generation, ring, refused }| {
-            let (number, memory) = ring.map_or((0, Vec::new()), |(number, memory)| (number, memory.to_vec()));
-            Ok(Said::with(Answer::Way { to, number, generation, refused }, files_of(&memory)?))
+        let found = home.drive.engine().find_way(self.port, to, wanted, rings);
+        let said = found.and_then(|Found { to, generation, ring, refused, same_user, backlog }| {
+            let (number, memory) = ring.unwrap_or_default();
+            let answer = Answer::Way { to, number, generation, refused, same_user, backlog };
+            Ok(Said::with(answer, files_of(&memory)?))
         });
         // The receiver is to hear of it.
         home.drive.inline();

@@ -2,13 +2,15 @@
 //!
 //! All connections of a port share its queue pair, so what arrives is sorted here by connection until its owner asks.
 
+use super::trunks::{Past, is_past};
 use super::{Arrival, Blocked, Client, Envelope};
 use crate::engine::command::{Body, Command, Completion, Ended, NotConnecting};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{ConnectionId, PortAddress};
+use polyrail_proto::id::{ConnectionId, PortAddress, PortId, SessionId};
 use polyrail_proto::limits::{EAGER_BYTES_MAX, INITIAL_CREDIT, credit_cost};
 use polyrail_proto::node::Destination;
+use polyrail_shm::Buffer;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A connection that somebody wants.
@@ -76,12 +78,14 @@ pub(crate) struct Known {
     pub(crate) deaf: bool,
     /// It is over, and why.
     pub(crate) over: Option<Ended>,
+    /// What has come of a message in pieces, past the engine: its memory, and how many bytes are there.
+    pub(crate) whole: Option<(Buffer, usize)>,
     /// What was read in all, as it counts against credit: bytes, messages.
     consumed: (u64, u64),
     /// How much of that the engine was told.
     told: (u64, u64),
     /// What the other side's application has room for, in all: bytes, messages.
-    granted: (u64, u64),
+    pub(super) granted: (u64, u64),
     /// What of that was handed in.
     used: (u64, u64),
     /// It is among the readable ones.
@@ -109,6 +113,60 @@ impl Connections {
         let at = self.firsts.iter().position(|(of, ..)| *of == cookie)?;
         let (_, cost, last) = self.firsts.swap_remove(at);
         Some((cost, last))
+    }
+
+    pub(super) fn insert(&mut self, id: ConnectionId, known: Known) {
+        self.known.insert(id, known);
+    }
+
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Known> {
+        self.known.get_mut(&id)
+    }
+
+    pub(super) fn knows(&self, id: ConnectionId) -> bool {
+        self.known.contains_key(&id)
+    }
+
+    /// Whether any connection is known of that session.
+    pub(super) fn has_any_of(&self, session: SessionId) -> bool {
+        let [first, last] = [0, u32::MAX].map(|end| ConnectionId { session, end: PortId(end) });
+        self.known.range(first..=last).next().is_some()
+    }
+
+    /// Somebody wants a connection.
+    pub(super) fn ask(&mut self, request: Request) {
+        self.requests.push_back(request);
+    }
+
+    /// How many want one.
+    pub(super) fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Notes how a connection ends.
+    pub(super) fn end(&mut self, id: ConnectionId, note: impl FnOnce(&mut Known)) {
+        if let Some(known) = self.known.get_mut(&id) {
+            note(known);
+            list(known, id, &mut self.readable);
+        }
+    }
+
+    /// Puts what came by a connection there; it comes back if nobody knows of that one.
+    pub(super) fn put(&mut self, id: ConnectionId, arrival: Arrival) -> Option<Arrival> {
+        let Some(known) = self.known.get_mut(&id) else { return Some(arrival) };
+        known.came += arrival.is_message() as u64;
+        known.arrivals.push_back(arrival);
+        list(known, id, &mut self.readable);
+        None
+    }
+
+    pub(super) fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// Of this connection more was read than could be told.
+    pub(super) fn note_untold(&mut self, id: ConnectionId) {
+        self.untold.push(id);
     }
 
     /// Forgets a connection. Of the readable ones it is taken with others, for to find it among them takes a look at each.
@@ -142,8 +200,13 @@ fn wanted(before: Option<u64>, len: u64) -> (u64, u64) {
 }
 
 impl Known {
+    /// A new one, on which so much may be sent in all.
+    pub(super) fn with(granted: (u64, u64)) -> Known {
+        Known { granted, ..Known::default() }
+    }
+
     /// Whether the credit is enough for one more message after `before` others, with which it takes `cost` bytes of it.
-    fn affords(&self, (cost, before): (u64, u64)) -> bool {
+    pub(super) fn affords(&self, (cost, before): (u64, u64)) -> bool {
         self.used.0 + cost <= self.granted.0 && self.used.1 + before < self.granted.1
     }
 
@@ -160,7 +223,12 @@ impl Known {
         self.arrivals.push_front(arrival);
     }
 
-    fn charge(&mut self, cost: u64) {
+    /// Bytes that the credit is enough for.
+    pub(super) fn credit_left(&self) -> u64 {
+        self.granted.0.saturating_sub(self.used.0)
+    }
+
+    pub(super) fn charge(&mut self, cost: u64) {
         self.used = (self.used.0 + cost, self.used.1 + 1);
     }
 }
@@ -171,7 +239,9 @@ const TELL: (u64, u64) = (INITIAL_CREDIT.0 as u64 / 4, INITIAL_CREDIT.1 as u64 /
 impl Client {
     /// From now on so many connections may wait for this port.
     pub fn listen(&mut self, backlog: u32) -> Result<(), Blocked> {
-        self.pair.sq.push(&Command::Listen(backlog).encode()).map_err(|_| Blocked)
+        self.pair.sq.push(&Command::Listen(backlog).encode()).map_err(|_| Blocked)?;
+        self.set_backlog(backlog);
+        Ok(())
     }
 
     /// Asks for a connection, with a first message if there is one; the cookie under which the answer is found.
@@ -251,6 +321,7 @@ impl Client {
                 return None;
             }
             self.connections.requests.pop_front();
+            self.note_room();
             if !over {
                 return Some(request);
             }
@@ -260,7 +331,11 @@ impl Client {
 
     /// Accepts a connection.
     pub fn accept_connection(&mut self, id: ConnectionId) -> Result<(), Blocked> {
-        self.pair.sq.push(&Command::Take(id).encode()).map_err(|_| Blocked)?;
+        if is_past(id) {
+            self.accept_by_trunk(id)?;
+        } else {
+            self.pair.sq.push(&Command::Take(id).encode()).map_err(|_| Blocked)?;
+        }
         let known = self.connections.known.entry(id).or_default();
         (known.open, known.taken_in) = (true, true);
         Ok(())
@@ -268,8 +343,12 @@ impl Client {
 
     /// Says that no more is sent, no more received, or both; refuses a connection that waits.
     pub fn shut_down(&mut self, id: ConnectionId, sent_all: bool, deaf: bool) -> Result<(), Blocked> {
-        self.close_gathered(id)?;
-        self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)?;
+        if is_past(id) {
+            self.shut_down_by_trunk(id, sent_all, deaf)?;
+        } else {
+            self.close_gathered(id)?;
+            self.pair.sq.push(&Command::ShutDown { id, sent_all, deaf }.encode()).map_err(|_| Blocked)?;
+        }
         if let Some(known) = self.connections.known.get_mut(&id) {
             known.sent_all |= sent_all;
         }
@@ -319,13 +398,15 @@ impl Client {
     /// Nobody wants to know of a connection any more: what came by it is given back.
     pub fn forget(&mut self, id: ConnectionId) {
         let Some(known) = self.connections.remove(id) else { return };
+        self.forget_past(id);
         for arrival in known.arrivals {
-            self.drop_arrival(arrival);
+            self.drop_arrival(id, arrival);
         }
     }
 
-    fn drop_arrival(&mut self, arrival: Arrival) {
+    fn drop_arrival(&mut self, id: ConnectionId, arrival: Arrival) {
         match arrival {
+            Arrival::Past(Past { len, body, .. }) => self.drop_past(id, len, body),
             Arrival::Message(envelope, offset) => self.release(offset, envelope.len),
             // Its sender will be told that nobody wants it.
             Arrival::Owned(..) | Arrival::Offer { .. } => {}
@@ -336,13 +417,8 @@ impl Client {
 
     /// Puts what came by a connection where it belongs.
     pub(super) fn sort(&mut self, id: ConnectionId, arrival: Arrival) {
-        match self.connections.known.get_mut(&id) {
-            Some(known) => {
-                known.came += arrival.is_message() as u64;
-                known.arrivals.push_back(arrival);
-                list(known, id, &mut self.connections.readable);
-            }
-            None => self.drop_arrival(arrival),
+        if let Some(arrival) = self.connections.put(id, arrival) {
+            self.drop_arrival(id, arrival);
         }
     }
 
@@ -351,7 +427,7 @@ impl Client {
         let connections = &mut self.connections;
         match completion {
             Completion::Request { id, from, service, stream, class, credit } => {
-                connections.known.insert(id, Known { granted: credit, ..Known::default() });
+                connections.known.insert(id, Known::with(credit));
                 connections.requests.push_back(Request { id, from, service, stream, class });
             }
             Completion::Connecting { cookie, id, peer, credit } => {
@@ -405,6 +481,9 @@ impl Client {
 
     /// Tells the engine how much of a connection was read; whether that could be done.
     fn tell_read(&mut self, id: ConnectionId) -> bool {
+        if is_past(id) {
+            return self.tell_read_past(id);
+        }
         let Some(known) = self.connections.known.get_mut(&id) else { return true };
         if known.consumed == known.told {
             return true;
@@ -431,7 +510,6 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polyrail_proto::id::{PortId, SessionId};
 
     fn id(number: u32) -> ConnectionId {
         ConnectionId { session: SessionId(1), end: PortId(number) }

@@ -4,6 +4,7 @@
 //! A flow goes by a ring or by the engine, never by both at a time: a ring is begun when nothing that was sent is under way, and
 //! left for good when it is empty, before a message goes that it can't take.
 
+use super::slots::{self, DirectBody, Place, Short};
 use super::{Blocked, Client, Envelope};
 use crate::attach::GivenRing;
 use crate::engine::command::Command;
@@ -11,8 +12,7 @@ use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::slot_ring::BODY_BYTES;
-use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell, Region};
+use polyrail_shm::{DIRECT_BYTES_MAX, DIRECT_SLOTS, DirectSender, Label, PortBell};
 use std::collections::VecDeque;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
@@ -28,11 +28,9 @@ const KNOWN_MAX: usize = 256;
 /// Of so many looks that find nothing, one asks whether senders are gone.
 const LOOKS_FOR_ENDS: u32 = 16;
 /// Messages taken from one ring, after which its sender is looked for that waits for room.
-const TELL_MESSAGES: u32 = 64;
+const TELL_MESSAGES: u32 = DIRECT_SLOTS / 2;
 
-/// In a note: how many bytes lie in the slot, or that they lie in the arena.
-const LEN: u32 = 0xff;
-const LONG: u32 = 0xff;
+/// In a note, beside what `slots` has there: a tag stands before the bytes; a service was addressed.
 const TAGGED: u32 = 1 << 8;
 const SERVICE: u32 = 1 << 9;
 
@@ -46,6 +44,8 @@ struct Out {
     bell: PortBell,
     /// It was full, and this end is woken when it is not.
     waits: bool,
+    /// How many messages had been taken when one was last sent by it.
+    taken: u64,
 }
 
 /// A ring from another port.
@@ -89,8 +89,9 @@ pub(super) struct Directs {
     ins: Vec<In>,
     known: Vec<Known>,
     counted: Vec<Counted>,
-    /// Messages sent by rings.
+    /// Messages sent by rings, and taken from them.
     sent: u64,
+    taken: u64,
     /// Messages by the engine and by rings before each change from the latter to the former.
     turns: VecDeque<(u64, u64)>,
     /// The ring that was read last.
@@ -114,24 +115,6 @@ pub(crate) enum Wish {
     Ring,
     /// To wait for that moment.
     Calm,
-}
-
-/// A message that came by a ring.
-pub(crate) struct DirectMessage {
-    pub envelope: Envelope,
-    pub body: DirectBody,
-}
-
-/// Where its bytes are.
-pub(crate) enum DirectBody {
-    Short([u8; BODY_BYTES]),
-    /// At this offset, to be given back to the ring of that number.
-    Long {
-        memory: Region,
-        offset: u64,
-        ring: u64,
-    },
-    Copied(Vec<u8>),
 }
 
 /// How a message goes.
@@ -162,6 +145,11 @@ impl Directs {
 
     pub(super) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// A message went past the engine.
+    pub(super) fn count_sent(&mut self) {
+        self.sent += 1;
     }
 
     /// The only port that gets what is sent to `to`.
@@ -206,6 +194,15 @@ impl Client {
         self.directs.known(service).filter(|known| known.generation == generation)
     }
 
+    /// The only port that gets what is sent to `to`, as far as is known.
+    pub(super) fn sole_receiver(&self, to: Destination) -> Option<PortAddress> {
+        match to {
+            Destination::Port(to) => Some(to),
+            Destination::Service(service) => self.known_now(service)?.to,
+            Destination::Connection(_) | Destination::Multicast(_) => None,
+        }
+    }
+
     /// Whether a message that is longer than most may go by a ring.
     pub(crate) fn goes_direct(&self, to: Destination, how: &Manner, len: u64) -> bool {
         let ring = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class));
@@ -233,7 +230,7 @@ impl Client {
         ring: DirectSender,
         bell: PortBell,
     ) {
-        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false });
+        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false, taken: 0 });
     }
 
     /// There is a ring from another port from now on.
@@ -278,7 +275,7 @@ impl Client {
     }
 
     /// Whether messages to `to` stay on this machine, as far as is known: those that leave it are never held up for a ring.
-    fn may_have_ring(&self, to: Destination) -> bool {
+    pub(super) fn may_have_ring(&self, to: Destination) -> bool {
         let own = self.address.node;
         match to {
             Destination::Port(to) => to.node == own && to != self.address,
@@ -345,6 +342,41 @@ impl Client {
         self.way(to, how, len.max(DIRECT_BYTES_MAX + 1)).map(drop)
     }
 
+    /// Sends a message by a ring if it goes by one and there is room, and nobody has to be asked or told; whether it did.
+    #[inline]
+    pub(crate) fn send_at_once(&mut self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
+        if self.directs.outs.is_empty() || self.must_ask(to) || !fits(how, bytes.len() as u64) {
+            return false;
+        }
+        let Some(at) = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class)) else {
+            return false;
+        };
+        let out = &self.directs.outs[at];
+        if out.waits || out.ring.is_over() {
+            return false;
+        }
+        let is_sent = self.put_at(at, to, how, bytes).is_some();
+        self.directs.sent += u64::from(is_sent);
+        is_sent
+    }
+
+    /// Puts a message into a ring, if there is room, and wakes its receiver.
+    #[inline]
+    fn put_at(&mut self, at: usize, to: Destination, how: &Manner, bytes: &[u8]) -> Option<()> {
+        let taken = self.directs.taken;
+        let out = &mut self.directs.outs[at];
+        if std::mem::replace(&mut out.taken, taken) != taken {
+            out.ring.rest();
+        }
+        let service = if let Destination::Service(service) = to { Some(service) } else { None };
+        put(&mut out.ring, service, how.tag, bytes)?;
+        if out.bell.ring() {
+            let port = out.to.port;
+            self.nudge(port);
+        }
+        Some(())
+    }
+
     /// Sends a message by a ring, if it goes by one; its number. `None`: it goes by the engine.
     pub(super) fn send_direct(
         &mut self,
@@ -357,30 +389,32 @@ impl Client {
             Ok(Way::Ring(at)) => at,
             Err(Blocked) => return Some(Err(Blocked)),
         };
-        let out = &mut self.directs.outs[at];
-        let service = if let Destination::Service(service) = to { Some(service) } else { None };
-        if put(&mut out.ring, service, how.tag, bytes).is_none() {
+        if self.put_at(at, to, how, bytes).is_none() {
+            let out = &mut self.directs.outs[at];
             out.ring.await_room();
             out.waits = true;
-            if put(&mut out.ring, service, how.tag, bytes).is_none() {
+            if self.put_at(at, to, how, bytes).is_none() {
                 return Some(Err(Blocked));
             }
         }
+        let out = &mut self.directs.outs[at];
         if std::mem::take(&mut out.waits) {
             out.ring.forget_room();
         }
-        if out.bell.ring() {
-            self.directs.nudges.push(out.to.port);
-        }
         let number = self.sent + self.directs.sent;
         self.directs.sent += 1;
-        self.flush_nudges();
         Some(Ok(number))
     }
 
     /// Messages that went by rings.
     pub(crate) fn sent_direct(&self) -> u64 {
         self.directs.sent
+    }
+
+    /// Has the engine tell a port whose program waits on a descriptor.
+    pub(super) fn nudge(&mut self, port: PortId) {
+        self.directs.nudges.push(port);
+        self.flush_nudges();
     }
 
     /// Has the engine tell ports whose programs wait on descriptors.
@@ -406,16 +440,26 @@ impl Client {
         !self.directs.ins.is_empty() && self.ready_ring().is_some()
     }
 
-    /// The ring to read next: the most urgent that has something, in turn.
-    fn ready_ring(&mut self) -> Option<usize> {
+    /// The ring to read next, and what its next message says of itself: the most urgent that has something, in turn.
+    #[inline]
+    fn ready_ring(&mut self) -> Option<(usize, Label)> {
+        if let [only] = &mut self.directs.ins[..]
+            && let Some(label) = only.given.ring.peek()
+        {
+            return Some((0, label));
+        }
+        self.ready_of_all()
+    }
+
+    fn ready_of_all(&mut self) -> Option<(usize, Label)> {
         let count = self.directs.ins.len();
         let start = self.directs.turn % count.max(1);
-        let mut ready: Option<usize> = None;
+        let mut ready: Option<(usize, Label)> = None;
         for at in (start..count).chain(0..start) {
-            let more_urgent = ready
-                .is_none_or(|ready| self.directs.ins[at].given.class < self.directs.ins[ready].given.class);
-            if more_urgent && self.directs.ins[at].given.ring.peek().is_some() {
-                ready = Some(at);
+            let ins = &mut self.directs.ins;
+            let more_urgent = ready.is_none_or(|(ready, _)| ins[at].given.class < ins[ready].given.class);
+            if more_urgent && let Some(label) = ins[at].given.ring.peek() {
+                ready = Some((at, label));
             }
         }
         if ready.is_none() {
@@ -438,20 +482,31 @@ impl Client {
         self.flush_nudges();
     }
 
-    /// The next message that came by a ring.
-    pub(crate) fn take_direct(&mut self) -> Option<DirectMessage> {
-        let at = self.ready_ring()?;
+    /// The next message that came by a ring; a short one, which has no body then, is copied to the place given.
+    #[inline]
+    pub(crate) fn take_direct(&mut self, short: &mut Short) -> Option<(Envelope, Option<DirectBody>)> {
+        if self.directs.ins.is_empty() {
+            return None;
+        }
+        let (at, label) = self.ready_ring()?;
         self.directs.turn = at + 1;
-        let taken = take(&mut self.directs.ins[at]);
+        self.directs.taken += 1;
         let ring = &mut self.directs.ins[at];
         ring.untold += 1;
+        let taken = take(ring, short, label);
         if ring.untold >= TELL_MESSAGES {
-            ring.untold = 0;
-            let nudge = ring.tell();
-            self.directs.nudges.extend(nudge);
-            self.flush_nudges();
+            self.tell_one(at);
         }
-        taken
+        Some(taken)
+    }
+
+    #[cold]
+    fn tell_one(&mut self, at: usize) {
+        let ring = &mut self.directs.ins[at];
+        ring.untold = 0;
+        let nudge = ring.tell();
+        self.directs.nudges.extend(nudge);
+        self.flush_nudges();
     }
 
     /// The memory of a message is the ring's again.
@@ -466,77 +521,50 @@ impl Client {
 }
 
 /// Puts a message into a ring, if there is room.
+#[inline]
 fn put(
     ring: &mut DirectSender,
     service: Option<ServiceAddress>,
     tag: Option<u64>,
     bytes: &[u8],
 ) -> Option<()> {
-    let mut body = [0; BODY_BYTES];
-    let (mut note, mut len) = (0, 0);
-    if let Some(tag) = tag {
-        body[..8].copy_from_slice(&tag.to_ne_bytes());
-        (note, len) = (TAGGED, 8);
-    }
-    if bytes.len() <= BODY_BYTES - len {
-        body[len..len + bytes.len()].copy_from_slice(bytes);
-        note |= bytes.len() as u32;
-        len += bytes.len();
-    } else {
-        let offset = ring.store(bytes)?;
-        body[len..len + 8].copy_from_slice(&offset.to_ne_bytes());
-        body[len + 8..len + 16].copy_from_slice(&(bytes.len() as u64).to_ne_bytes());
-        note |= LONG;
-        len += 16;
-    }
     let meta = service.map_or(0, |service| u64::from(service.kind) << 32 | u64::from(service.instance));
-    note |= if service.is_some() { SERVICE } else { 0 };
-    ring.push(Label { note, meta }, &body[..len]).ok()
+    let note = if service.is_some() { SERVICE } else { 0 } | if tag.is_some() { TAGGED } else { 0 };
+    slots::put(ring, Label { note, meta }, tag, bytes)
 }
 
-/// Takes the next message from a ring. What makes no sense is empty: its sender spoils its own messages only.
-fn take(ring: &mut In) -> Option<DirectMessage> {
+/// Takes a message of this label from a ring. What makes no sense is empty: its sender spoils its own messages only.
+#[inline]
+fn take(ring: &mut In, short: &mut Short, Label { note, meta }: Label) -> (Envelope, Option<DirectBody>) {
     let In { given, held, .. } = ring;
-    let Label { note, meta } = given.ring.peek()?;
-    let (tag_bytes, is_long) = (if note & TAGGED != 0 { 8 } else { 0 }, note & LEN == LONG);
-    let body_bytes = if is_long { 16 } else { (note & LEN) as usize };
-    let mut body = [0; BODY_BYTES];
-    let whole = (tag_bytes + body_bytes).min(BODY_BYTES);
-    given.ring.read_body(&mut body[..whole]);
-    given.ring.advance();
-    let word = |at: usize| u64::from_ne_bytes(body[at..at + 8].try_into().expect("eight bytes"));
-    let tag = (tag_bytes > 0).then(|| word(0));
+    let is_tagged = note & TAGGED != 0;
+    let (front, place) = slots::take_into(&mut given.ring, note, is_tagged, short);
+    let tag = is_tagged.then_some(front);
     let service =
         (note & SERVICE != 0).then_some(ServiceAddress { kind: (meta >> 32) as u32, instance: meta as u32 });
-    let (len, body) = if is_long {
-        long_body(given, held, word(tag_bytes), word(tag_bytes + 8))
-    } else {
-        body.copy_within(tag_bytes..whole, 0);
-        ((whole - tag_bytes) as u64, DirectBody::Short(body))
+    let (len, body) = match place {
+        Place::Short(len) => (len, None),
+        Place::Long(offset, len) => (len, Some(long_body(given, held, offset, len))),
     };
-    let (from, class) = (given.from, given.class);
-    let envelope = Envelope { from, connection: None, service, tag, class, len, notify: false };
-    Some(DirectMessage { envelope, body })
+    let (from, class, len) = (given.from, given.class, len as u64);
+    (Envelope { from, connection: None, service, tag, class, len, notify: false }, body)
 }
 
 /// A message in the arena. One of another user's program is copied: that one could change it while it is looked at.
-fn long_body(given: &mut GivenRing, held: &mut u32, offset: u64, len: u64) -> (u64, DirectBody) {
-    let memory = given.ring.memory();
-    let len = usize::try_from(len).ok().filter(|len| memory.bytes(offset, *len).is_some()).unwrap_or(0);
-    if given.same_user {
-        *held += 1;
-        return (len as u64, DirectBody::Long { memory: memory.clone(), offset, ring: given.number });
+#[inline(never)]
+fn long_body(given: &mut GivenRing, held: &mut u32, offset: u64, len: usize) -> DirectBody {
+    if !given.same_user {
+        return DirectBody::Copied(slots::copy_out(&mut given.ring, offset, len));
     }
-    let mut copy = vec![0; len];
-    memory.read_at(offset, &mut copy);
-    given.ring.release(offset);
-    (len as u64, DirectBody::Copied(copy))
+    *held += 1;
+    DirectBody::Long { memory: given.ring.memory().clone(), offset, ring: given.number }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use polyrail_proto::id::NodeId;
+    use polyrail_shm::slot_ring::BODY_BYTES;
     use polyrail_shm::{Direct, DirectReceiver};
 
     fn ends(same_user: bool) -> (Direct, DirectSender, In) {
@@ -549,13 +577,20 @@ mod tests {
         (direct, sender, In { given, held: 0, untold: 0 })
     }
 
+    struct DirectMessage {
+        envelope: Envelope,
+        body: DirectBody,
+    }
+
+    fn take(ring: &mut In) -> Option<DirectMessage> {
+        let label = ring.given.ring.peek()?;
+        let mut short = [0; BODY_BYTES];
+        let (envelope, body) = super::take(ring, &mut short, label);
+        Some(DirectMessage { envelope, body: body.unwrap_or(DirectBody::Short(Box::new(short))) })
+    }
+
     fn bytes_of(message: &DirectMessage) -> &[u8] {
-        let len = message.envelope.len as usize;
-        match &message.body {
-            DirectBody::Short(bytes) => &bytes[..len],
-            DirectBody::Long { memory, offset, .. } => memory.bytes(*offset, len).unwrap_or(&[]),
-            DirectBody::Copied(bytes) => bytes,
-        }
+        message.body.bytes(message.envelope.len as usize)
     }
 
     #[test]
@@ -595,7 +630,7 @@ mod tests {
         let mut taken = 0;
         for round in 0..100_000u64 {
             receiver.given.same_user = round % 3 != 0;
-            let front = (128 + 4_096 + 1_024 * 128 + 8_192) / 8;
+            let front = (128 + 4_096 + 32_768 * 128 + 8_192) / 8;
             let value = if next() % 2 == 0 { next() } else { ((round % 1_100) << 32) | (next() % 1_024) };
             keeper.segment().write_at(next() % front * 8, &value.to_ne_bytes());
             if next() % 4 == 0 {

@@ -42,6 +42,7 @@ const OP_CAME: u64 = 29;
 const OP_GIVEN_BACK: u64 = 30;
 const OP_DIRECT: u64 = 31;
 const OP_NUDGE: u64 = 32;
+const OP_TRUNK: u64 = 33;
 
 const EXCHANGED: u64 = 1 << 16;
 const TAGGED: u64 = 1 << 17;
@@ -307,6 +308,7 @@ impl Completion {
             Completion::Taken(by) => [OP_TAKEN, by.0, 0, 0, 0, 0, 0, 0],
             Completion::GivenBack(number) => [OP_GIVEN_BACK, number, 0, 0, 0, 0, 0, 0],
             Completion::Direct(number) => [OP_DIRECT, number, 0, 0, 0, 0, 0, 0],
+            Completion::Trunk(number) => [OP_TRUNK, number, 0, 0, 0, 0, 0, 0],
             Completion::Unbound { range, by } => {
                 [OP_UNBOUND, by.0, range.kind as u64, pair(range.lower, range.upper), 0, 0, 0, 0]
             }
@@ -377,6 +379,7 @@ impl Completion {
             OP_TAKEN => Completion::Taken(NodeId(entry[1])),
             OP_GIVEN_BACK => Completion::GivenBack(entry[1]),
             OP_DIRECT => Completion::Direct(entry[1]),
+            OP_TRUNK => Completion::Trunk(entry[1]),
             OP_UNBOUND => {
                 let (lower, upper) = unpair(entry[3]);
                 let range = ServiceRange::new(entry[2] as u32, lower, upper);
@@ -515,6 +518,7 @@ mod tests {
             Completion::Answer(2),
             Completion::Came(u64::MAX),
             Completion::Taken(TO.node),
+            Completion::Trunk(8),
             Completion::GivenBack(u64::MAX),
             Completion::Unbound { range: ServiceRange::new(u32::MAX, 1, u32::MAX), by: TO.node },
             Completion::Request {
