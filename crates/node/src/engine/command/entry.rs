@@ -374,20 +374,27 @@ impl Completion {
                 body: body_of(head, entry[3]),
                 len: entry[4],
             },
-            OP_ANSWER => Completion::Answer(entry[1] as u8),
-            OP_CAME => Completion::Came(entry[1]),
-            OP_TAKEN => Completion::Taken(NodeId(entry[1])),
-            OP_GIVEN_BACK => Completion::GivenBack(entry[1]),
-            OP_DIRECT => Completion::Direct(entry[1]),
-            OP_TRUNK => Completion::Trunk(entry[1]),
             OP_UNBOUND => {
                 let (lower, upper) = unpair(entry[3]);
                 let range = ServiceRange::new(entry[2] as u32, lower, upper);
                 Completion::Unbound { range, by: NodeId(entry[1]) }
             }
-            _ => return None,
+            op => return one_word_of(op, entry[1]),
         })
     }
+}
+
+/// Of those that are one word.
+fn one_word_of(op: u64, word: u64) -> Option<Completion> {
+    Some(match op {
+        OP_ANSWER => Completion::Answer(word as u8),
+        OP_CAME => Completion::Came(word),
+        OP_TAKEN => Completion::Taken(NodeId(word)),
+        OP_GIVEN_BACK => Completion::GivenBack(word),
+        OP_DIRECT => Completion::Direct(word),
+        OP_TRUNK => Completion::Trunk(word),
+        _ => return None,
+    })
 }
 
 fn code_of(value: u64) -> FailureCode {

@@ -10,7 +10,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId, PortAddress};
 use polyrail_proto::node::Destination;
 use polyrail_shm::{Direct, DirectReceiver, DirectSender, PortBell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
 
@@ -122,120 +122,146 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
 struct Half {
     id: Option<ConnectionId>,
     /// Messages that the other side is to read, in order.
-    sent: std::collections::VecDeque<Vec<u8>>,
+    sent: VecDeque<Vec<u8>>,
     /// One that was begun, and may have left in part.
     begun: Option<Vec<u8>>,
     has_ended: bool,
 }
 
-#[test]
-fn whatever_both_ends_do_each_message_comes_once_and_in_order() {
-    for (seed, same_user) in [(1, true), (2, false), (3, true)] {
-        let mut random = numbers(seed);
-        let mut pair = Pair::new(same_user, 4);
-        // By who asked, and the message with which that was done, by which the other side knows which one it is.
-        let mut talks: BTreeMap<(usize, u32), [Half; 2]> = BTreeMap::new();
-        let (mut asked, mut read, mut refused) = (0u32, 0u64, 0);
-        for _ in 0..25_000 {
-            let at = random(2);
-            match random(24) {
-                0 => {
-                    let Some(id) = pair.open(at, Some(&asked.to_le_bytes()), false) else { continue };
-                    if pair.over(at, id).is_some() {
-                        refused += 1;
-                        pair.ends[at].forget(id);
-                        continue;
-                    }
-                    let mut ends: [Half; 2] = Default::default();
-                    ends[at].id = Some(id);
-                    ends[at].sent.push_back(asked.to_le_bytes().to_vec());
-                    talks.insert((at, asked), ends);
-                    asked += 1;
-                }
-                1 | 2 => {
-                    let Some(request) = pair.request(at) else { continue };
-                    pair.ends[at].accept_connection(request.id).unwrap();
-                    let first = pair.read(at, request.id).expect("it came with the question");
-                    let number = u32::from_le_bytes(first.try_into().unwrap());
-                    let ends = talks.get_mut(&(1 - at, number)).unwrap();
-                    ends[1 - at].sent.pop_front().unwrap();
-                    ends[at].id = Some(request.id);
-                }
-                _ => {
-                    let Some(key) = talks.keys().nth(random(talks.len().max(1))).copied() else { continue };
-                    let Some(id) = talks[&key][at].id else { continue };
-                    let ends = talks.get_mut(&key).unwrap();
-                    match random(24) {
-                        0..8 if !ends[at].has_ended => {
-                            let len = [3, 100, 112, 5_000, 70_000, 300_000, 2_000_000][random(7)];
-                            let message = ends[at].begun.take().unwrap_or_else(|| {
-                                (0..len).map(|byte| (byte * 7 + len + read as usize) as u8).collect()
-                            });
-                            match pair.ends[at].send_by_trunk(id, &message, false) {
-                                Ok(()) => ends[at].sent.push_back(message),
-                                Err(Blocked) if random(8) == 0 => pair.ends[at].abandon(id),
-                                Err(Blocked) => ends[at].begun = Some(message),
-                            }
-                        }
-                        8 if !ends[at].has_ended && random(4) == 0 => {
-                            if ends[at].begun.take().is_some() {
-                                pair.ends[at].abandon(id);
-                            }
-                            ends[at].has_ended = pair.ends[at].shut_down(id, true, false).is_ok();
-                        }
-                        9..24 => {
-                            let came = pair.read(at, id);
-                            if let Some(came) = came {
-                                assert!(Some(&came) == ends[1 - at].sent.front(), "{} bytes", came.len());
-                                ends[1 - at].sent.pop_front();
-                                read += 1;
-                            } else if let Some(known) = pair.ends[at].connection(id)
-                                && known.ended
-                            {
-                                assert!(ends[1 - at].has_ended && ends[1 - at].sent.is_empty());
-                            }
-                        }
-                        _ => {}
-                    }
-                    let is_over = |end: &Half| end.has_ended && end.sent.is_empty() && end.id.is_some();
-                    if ends.iter().all(is_over) {
-                        for (at, end) in ends.iter().enumerate() {
-                            pair.ends[at].sort_fresh();
-                            pair.ends[at].flush_trunks();
-                            assert!(pair.over(at, end.id.unwrap()).is_none());
-                        }
-                        for (at, end) in talks.remove(&key).unwrap().into_iter().enumerate() {
-                            pair.ends[at].sort_fresh();
-                            pair.ends[at].forget(end.id.unwrap());
-                        }
-                    }
-                }
-            }
-            pair.ends[random(2)].flush_trunks();
+/// What two ends do, and what is to come of it.
+struct Model<R> {
+    pair: Pair,
+    random: R,
+    /// By who asked, and the number that stands in the message with which that was done.
+    talks: BTreeMap<(usize, u32), [Half; 2]>,
+    asked: u32,
+    read: u64,
+    refused: u32,
+}
+
+impl<R: FnMut(usize) -> usize> Model<R> {
+    fn ask(&mut self, at: usize) {
+        let first = self.asked.to_le_bytes();
+        let Some(id) = self.pair.open(at, Some(&first), false) else { return };
+        if self.pair.over(at, id).is_some() {
+            self.refused += 1;
+            return self.pair.ends[at].forget(id);
         }
-        assert!(asked > 100 && read > 2_000 && refused > 0, "{asked} asked, {read} read, {refused} refused");
-        // What is over is forgotten at both ends, and its memory given back.
-        for (_, ends) in std::mem::take(&mut talks) {
-            for (at, end) in ends.iter().enumerate() {
-                let Some(id) = end.id else { continue };
-                while pair.ends[at].shut_down(id, true, true).is_err() {
-                    pair.ends[1 - at].sort_fresh();
+        let mut ends: [Half; 2] = Default::default();
+        ends[at].id = Some(id);
+        ends[at].sent.push_back(first.to_vec());
+        self.talks.insert((at, self.asked), ends);
+        self.asked += 1;
+    }
+
+    fn accept(&mut self, at: usize) {
+        let Some(request) = self.pair.request(at) else { return };
+        self.pair.ends[at].accept_connection(request.id).unwrap();
+        let first = self.pair.read(at, request.id).expect("it came with the question");
+        let number = u32::from_le_bytes(first.try_into().unwrap());
+        let ends = self.talks.get_mut(&(1 - at, number)).unwrap();
+        ends[1 - at].sent.pop_front().unwrap();
+        ends[at].id = Some(request.id);
+    }
+
+    /// Something on one of the connections.
+    fn converse(&mut self, at: usize) {
+        let one = (self.random)(self.talks.len().max(1));
+        let Some(key) = self.talks.keys().nth(one).copied() else { return };
+        let Some(id) = self.talks[&key][at].id else { return };
+        let has_ended = self.talks[&key][at].has_ended;
+        match (self.random)(24) {
+            0..8 if !has_ended => self.send(key, at, id),
+            8 if !has_ended && (self.random)(4) == 0 => {
+                let end = &mut self.talks.get_mut(&key).unwrap()[at];
+                if end.begun.take().is_some() {
+                    self.pair.ends[at].abandon(id);
                 }
-                pair.ends[at].forget(id);
+                end.has_ended = self.pair.ends[at].shut_down(id, true, false).is_ok();
             }
+            9.. => self.receive(key, at, id),
+            _ => {}
+        }
+        let is_over = |end: &Half| end.has_ended && end.sent.is_empty() && end.id.is_some();
+        if self.talks[&key].iter().all(is_over) {
+            self.part(key);
+        }
+    }
+
+    fn send(&mut self, key: (usize, u32), at: usize, id: ConnectionId) {
+        let len = [3, 100, 112, 5_000, 70_000, 300_000, 2_000_000][(self.random)(7)];
+        let end = &mut self.talks.get_mut(&key).unwrap()[at];
+        let bytes = || (0..len).map(|byte| (byte * 7 + len + self.read as usize) as u8).collect();
+        let message: Vec<u8> = end.begun.take().unwrap_or_else(bytes);
+        match self.pair.ends[at].send_by_trunk(id, &message, false) {
+            Ok(()) => end.sent.push_back(message),
+            Err(Blocked) if (self.random)(8) == 0 => self.pair.ends[at].abandon(id),
+            Err(Blocked) => end.begun = Some(message),
+        }
+    }
+
+    fn receive(&mut self, key: (usize, u32), at: usize, id: ConnectionId) {
+        let came = self.pair.read(at, id);
+        let other = &mut self.talks.get_mut(&key).unwrap()[1 - at];
+        if let Some(came) = came {
+            assert!(Some(&came) == other.sent.front(), "{} bytes", came.len());
+            other.sent.pop_front();
+            self.read += 1;
+        } else if self.pair.ends[at].connection(id).is_some_and(|known| known.ended) {
+            assert!(other.has_ended && other.sent.is_empty());
+        }
+    }
+
+    /// Both halves have ended, and all was read.
+    fn part(&mut self, key: (usize, u32)) {
+        for (at, end) in self.talks.remove(&key).unwrap().into_iter().enumerate() {
+            assert!(self.pair.over(at, end.id.unwrap()).is_none());
+            self.pair.ends[at].forget(end.id.unwrap());
+        }
+    }
+
+    /// Ends all: nothing is left at either end.
+    fn end(mut self) {
+        for (at, end) in self.talks.values().flat_map(|ends| ends.iter().enumerate()) {
+            let Some(id) = end.id else { continue };
+            while self.pair.ends[at].shut_down(id, true, true).is_err() {
+                self.pair.ends[1 - at].sort_fresh();
+            }
+            self.pair.ends[at].forget(id);
         }
         for at in [0, 1, 0, 1] {
-            while let Some(request) = pair.request(at) {
-                pair.ends[at].shut_down(request.id, true, true).unwrap();
-                pair.ends[at].forget(request.id);
+            while let Some(request) = self.pair.request(at) {
+                self.pair.ends[at].shut_down(request.id, true, true).unwrap();
+                self.pair.ends[at].forget(request.id);
             }
-            pair.ends[at].flush_trunks();
+            self.pair.ends[at].flush_trunks();
         }
-        assert_eq!(pair.talks(), [0, 0]);
-        for end in &pair.ends {
+        assert_eq!(self.pair.talks(), [0, 0]);
+        for end in &self.pair.ends {
             let trunk = &end.trunks.list[0];
             assert_eq!((trunk.lent, trunk.copied, trunk.extra, trunk.unanswered), (0, 0, 0, 0));
         }
+    }
+}
+
+#[test]
+fn whatever_both_ends_do_each_message_comes_once_and_in_order() {
+    for (seed, same_user) in [(1, true), (2, false), (3, true)] {
+        let (pair, random) = (Pair::new(same_user, 4), numbers(seed));
+        let mut model = Model { pair, random, talks: BTreeMap::new(), asked: 0, read: 0, refused: 0 };
+        for _ in 0..25_000 {
+            let at = (model.random)(2);
+            match (model.random)(24) {
+                0 => model.ask(at),
+                1 | 2 => model.accept(at),
+                _ => model.converse(at),
+            }
+            let other = (model.random)(2);
+            model.pair.ends[other].flush_trunks();
+        }
+        let Model { asked, read, refused, .. } = model;
+        assert!(asked > 100 && read > 2_000 && refused > 0, "{asked} asked, {read} read, {refused} refused");
+        model.end();
     }
 }
 
