@@ -72,3 +72,18 @@ fn who_finds_no_node_to_attach_to_is_told_what_to_do() {
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(!failed.status.success() && said.contains(&nobody) && said.contains("polyrail node"), "{said}");
 }
+
+#[test]
+fn the_instrument_makes_transactions_of_programs_that_share_a_node_and_a_core() {
+    let line = "bench transact --placement intra --one-core --wait block --size 128 --protocol polyrail-attached \
+                --duration 0.2 --warmup 0.05 --repeat 1 --json";
+    let measured = run(&line.split_whitespace().collect::<Vec<_>>());
+    let report: Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+    let row = &report["results"][0];
+    let count = row["transactions"]["median"].as_f64().expect("a count");
+    assert!(measured.status.success() && count > 100.0, "{count}: {}", report["errors"]);
+    for count in ["lost", "duplicated", "reordered", "damaged"] {
+        assert_eq!(row[count], 0, "{row}");
+    }
+    assert!(report["notes"].to_string().contains("shared core 0"), "{}", report["notes"]);
+}
