@@ -23,3 +23,17 @@ fn a_slice_longer_than_the_arena_arrives_all_the_same() {
         assert!(message.bytes() == slice, "{bytes}");
     }
 }
+
+#[test]
+fn who_reads_one_long_message_after_the_other_gives_each_place_in_its_queue_back() {
+    let mut config = Config::new();
+    config.memory.completion_entries = 64;
+    let node = local::node(config, &[]);
+    let (sender, receiver) = (node.port().unwrap(), node.port().unwrap());
+    let slice = vec![7; 64 << 10];
+    for number in 0..200 {
+        sender.send(receiver.address(), &slice).unwrap();
+        let message = receiver.recv_timeout(PATIENCE).unwrap();
+        assert!(message.is_some_and(|message| message.bytes() == slice), "{number}");
+    }
+}

@@ -218,6 +218,12 @@ impl Consumer {
         }
     }
 
+    /// Whether the slots of all entries taken so far are free.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.head == self.head_committed
+    }
+
     /// Takes up to `entries_max` entries, hands each to `each`, and frees all their slots with one store.
     /// Gives how many there were.
     #[inline]

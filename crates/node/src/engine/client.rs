@@ -528,7 +528,8 @@ impl Client {
     /// Whether `poll` has anything to give or to tell.
     #[inline]
     pub(crate) fn has_business(&mut self) -> bool {
-        self.untold != (0, 0) || self.connections.has_untold() || self.has_arrivals()
+        let is_told = self.untold == (0, 0) && self.pair.cq.is_committed() && !self.connections.has_untold();
+        !is_told || self.has_arrivals()
     }
 
     /// Whether `poll` would give something.
