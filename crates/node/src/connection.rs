@@ -303,6 +303,11 @@ impl<P: Deref<Target = Port>> Connection<P> {
         self.hand_in();
     }
 
+    /// Has the engine take what was handed in, if it is to hear of it.
+    fn hand_in(&self) {
+        if is_past(self.id) { self.port.call_if_needed() } else { self.port.hand_in() }
+    }
+
     fn check_sending(&self) -> Result<(), SendError> {
         let state = self.look(&self.port, |known| (known.over, known.deaf));
         match state {
@@ -513,13 +518,6 @@ impl<P: Deref<Target = Port>> Connection<P> {
             Some(None) => Ok(()),
             None => Err(ConnectionError::Closed),
         }
-    }
-}
-
-impl<P: Deref<Target = Port>> Connection<P> {
-    /// Has the engine take what was handed in, if it is to hear of it.
-    fn hand_in(&self) {
-        if is_past(self.id) { self.port.call_if_needed() } else { self.port.hand_in() }
     }
 }
 

@@ -309,11 +309,6 @@ impl Port {
         mut buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
-        if let Destination::Connection(id) = to
-            && is_past(id)
-        {
-            return self.send_past(id, &buffer, false, until_ns);
-        }
         let len = buffer.len() as u64;
         if len <= self.client.borrow().arena_message_max() || self.client.borrow().goes_direct(to, &how, len)
         {
@@ -573,7 +568,7 @@ impl Port {
 
     fn turn(&self, now_ns: u64, budget: Budget) -> Option<Work> {
         if self.tie.is_some() {
-            self.client.borrow_mut().flush_trunks();
+            self.client.borrow_mut().attend_trunks();
         }
         self.shared.host.turn(&self.client, now_ns, budget)
     }

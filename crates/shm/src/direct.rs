@@ -27,10 +27,9 @@ use crate::slot_ring::{Label, SlotConsumer, SlotProducer, slot_ring_bytes};
 /// "polydrct" in memory.
 const MAGIC: u64 = u64::from_le_bytes(*b"polydrct");
 
-/// Slots of a ring, and blocks of its arena: memory that nobody has touched is not there.
+/// Slots of a ring, more than fit a core's cache: memory that nobody has touched is not there.
 const SLOTS: u32 = 32_768;
-/// Slots of a ring.
-pub const DIRECT_SLOTS: u32 = SLOTS;
+/// Blocks of its arena.
 const BLOCKS: u32 = 64;
 
 /// Offsets of the control page's words, each on a pair of lines of its own.

@@ -47,7 +47,7 @@ mod words;
 pub use arena::{ArenaAllocator, ArenaReleaser};
 pub use counter::{Word, WordView};
 #[cfg(not(loom))]
-pub use direct::{DIRECT_ARENA_BYTES, DIRECT_BYTES_MAX, DIRECT_SLOTS, Direct, DirectReceiver, DirectSender};
+pub use direct::{DIRECT_ARENA_BYTES, DIRECT_BYTES_MAX, Direct, DirectReceiver, DirectSender};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use landing::Landing;

@@ -120,8 +120,7 @@ impl Engine {
                 Some((backlog, waiting)) => backlog.saturating_sub(waiting as u32),
                 None => 0,
             };
-            found.same_user =
-                self.directs.list.last().is_some_and(|ring| ring.from == from && ring.same_user);
+            found.same_user = self.are_of_one_user(from, to.port);
         }
         Ok(found)
     }
@@ -151,8 +150,7 @@ impl Engine {
         let (Some(bell), Some(own)) = (self.store.bell_of(to), self.store.bell_of(from)) else {
             return Ok(None);
         };
-        let mut user_of = |port| self.store.guest_of(port).map(|guest| guest.uid);
-        let same_user = user_of(from) == user_of(to);
+        let same_user = self.are_of_one_user(from, to);
         let memory = Direct::create()?;
         let (back, told): (_, fn(u64) -> Completion) = match wanted {
             Wanted::Ring => (None, Completion::Direct),
@@ -169,6 +167,11 @@ impl Engine {
         // It is told with the next turn, whatever else that one has to do.
         self.next_at = Instant::ZERO;
         Ok(Some((number, given)))
+    }
+
+    fn are_of_one_user(&mut self, one: PortId, other: PortId) -> bool {
+        let [one, other] = [one, other].map(|port| self.store.guest_of(port).map(|guest| guest.uid));
+        one == other
     }
 
     /// A port takes the ring that it was told of.

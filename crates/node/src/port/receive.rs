@@ -39,7 +39,6 @@ impl Port {
             return Err(RecvError::Forked);
         }
         self.drive();
-        self.client.borrow_mut().sort_trunks();
         let next = self.next()?;
         if next.is_none()
             && let Some(readiness) = self.readiness.get()
@@ -72,8 +71,6 @@ impl Port {
         loop {
             let arrived = self.wait_until(until_ns, |port| {
                 let mut client = port.client.borrow_mut();
-                // Requests among these are refused if nobody listens.
-                client.sort_trunks();
                 client.has_arrivals() || client.has_direct()
             });
             if let Some(message) = self.next()? {
@@ -128,8 +125,7 @@ impl Port {
                 Arrival::Returned(returned) => self.returned.borrow_mut().push_back(*returned),
                 Arrival::Direct(number) => self.take_ring(number),
                 Arrival::Unbound(range, by) => return Err(RecvError::Unbound { range, by }),
-                Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) => {}
-                Arrival::Past(_) => {}
+                Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) | Arrival::Past(_) => {}
                 Arrival::Sorted => self.take_offered_trunk(),
             }
         }

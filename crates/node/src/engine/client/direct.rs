@@ -5,6 +5,7 @@
 //! left for good when it is empty, before a message goes that it can't take.
 
 use super::slots::{self, DirectBody, Place, Short};
+use super::trunks::is_past;
 use super::{Blocked, Client, Envelope};
 use crate::attach::GivenRing;
 use crate::engine::command::Command;
@@ -12,7 +13,7 @@ use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{DIRECT_BYTES_MAX, DIRECT_SLOTS, DirectSender, Label, PortBell};
+use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell};
 use std::collections::VecDeque;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
@@ -28,7 +29,7 @@ const KNOWN_MAX: usize = 256;
 /// Of so many looks that find nothing, one asks whether senders are gone.
 const LOOKS_FOR_ENDS: u32 = 16;
 /// Messages taken from one ring, after which its sender is looked for that waits for room.
-const TELL_MESSAGES: u32 = DIRECT_SLOTS / 2;
+const TELL_MESSAGES: u32 = 1_024;
 
 /// In a note, beside what `slots` has there: a tag stands before the bytes; a service was addressed.
 const TAGGED: u32 = 1 << 8;
@@ -205,6 +206,9 @@ impl Client {
 
     /// Whether a message that is longer than most may go by a ring.
     pub(crate) fn goes_direct(&self, to: Destination, how: &Manner, len: u64) -> bool {
+        if let Destination::Connection(id) = to {
+            return is_past(id);
+        }
         let ring = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class));
         fits(how, len) && ring.is_some()
     }

@@ -7,12 +7,6 @@ use polyrail_shm::{DirectReceiver, DirectSender, Label, Region};
 const LEN: u32 = 0xff;
 const LONG: u32 = 0xff;
 
-/// What came in a slot, once copied: what stands before the bytes, and where these are.
-pub(super) struct Content {
-    pub front: u64,
-    pub payload: Payload,
-}
-
 /// Memory for a short message.
 pub(crate) type Short = [u8; BODY_BYTES];
 
@@ -109,16 +103,21 @@ pub(super) fn take_into(
 
 /// The same for what is put aside.
 #[inline]
-pub(super) fn take(ring: &mut DirectReceiver, shorts: &mut Shorts, note: u32, has_front: bool) -> Content {
+pub(super) fn take(
+    ring: &mut DirectReceiver,
+    shorts: &mut Shorts,
+    note: u32,
+    has_front: bool,
+) -> (u64, Payload) {
     let mut short = shorts.take();
     let (front, place) = take_into(ring, note, has_front, &mut short);
     let payload = match place {
         Place::Short(0) => Payload::Empty,
-        Place::Short(len) => return Content { front, payload: Payload::Short(len, short) },
+        Place::Short(len) => return (front, Payload::Short(len, short)),
         Place::Long(offset, len) => Payload::Long(offset, len),
     };
     shorts.give_back(short);
-    Content { front, payload }
+    (front, payload)
 }
 
 #[inline]

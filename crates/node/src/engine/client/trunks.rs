@@ -90,7 +90,6 @@ struct Trunk {
     /// Those that the other end has asked for, and how many it knows that it may.
     heard: u64,
     told: u64,
-    untold: u32,
     /// Something was taken since something was last put in.
     rested: bool,
     /// Bytes of the arena that the program has, and bytes of copies.
@@ -126,10 +125,10 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(answered: bool, waits: bool) -> Talk {
+    fn new(waits: bool) -> Talk {
         Talk {
             waits,
-            answered,
+            answered: false,
             owes_answer: false,
             said_all: false,
             said_deaf: false,
@@ -239,7 +238,7 @@ impl Trunk {
         let Some(talk) = self.talks.get_mut(&key) else { return Ok(()) };
         if owes_answer {
             (talk.owes_answer, talk.answered) = (false, true);
-            self.told = grant;
+            self.told = self.told.max(grant);
         }
         talk.said_all |= flags & LAST != 0;
         talk.said_deaf |= flags & DEAF != 0;

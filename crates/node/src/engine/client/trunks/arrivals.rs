@@ -3,17 +3,15 @@
 use super::items::{ANSWER, DEAF, FIRST, Key, Kind, LAST, SERVED, STREAM, WAITS, key_of, kind_of, note};
 use super::{EXTRA_BYTES_MAX, Part, Past, TALKS_MAX, Talk, Trunk, UNANSWERED_MAX, WINDOW, WINDOW_BYTES_MAX};
 use crate::engine::client::connections::{Connections, Known, Request};
-use crate::engine::client::slots::{self, Content, DirectBody, Payload, Shorts};
+use crate::engine::client::slots::{self, DirectBody, Payload, Shorts};
 use crate::engine::client::{Arrival, Client};
 use crate::engine::command::Ended;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::limits::credit_cost;
-use polyrail_shm::{DIRECT_ARENA_BYTES, DIRECT_SLOTS, Label};
+use polyrail_shm::{DIRECT_ARENA_BYTES, Label};
 
 /// Items taken of a trunk before the others have their turn.
 const ITEMS_MAX: u32 = 1_024;
-/// Items taken before the other end is told, if it may wait for room.
-const TELL_ITEMS: u32 = DIRECT_SLOTS / 2;
 /// So much of the arena the program may have; what is longer is copied, so that what one connection does not read holds up no other.
 const LENT_BYTES_MAX: u64 = DIRECT_ARENA_BYTES / 2;
 /// So much is copied for programs that do not read before the trunk waits for them.
@@ -78,19 +76,13 @@ impl Trunk {
             let Some(label) = self.given.back.peek() else { break };
             self.take((connections, shorts), backlog, label);
             self.rested = true;
-            self.untold += 1;
-            if self.untold >= TELL_ITEMS {
-                self.untold = 0;
-                self.tell();
-            }
         }
     }
 
     fn take(&mut self, (connections, shorts): (&mut Connections, &mut Shorts), backlog: usize, label: Label) {
         let Label { note, meta } = label;
         let (kind, key) = (kind_of(note), key_of(note));
-        let Content { front, payload } =
-            slots::take(&mut self.given.back, shorts, note, kind == Kind::Credit);
+        let (front, payload) = slots::take(&mut self.given.back, shorts, note, kind == Kind::Credit);
         match kind {
             Kind::Open => self.take_request(connections, backlog, (label, key), payload),
             Kind::Signal => self.take_flags(connections, key, label),
@@ -151,7 +143,7 @@ impl Trunk {
         let (id, from, class) = (self.id(key), self.given.peer, self.given.class);
         connections.insert(id, Known::with(WINDOW));
         connections.ask(Request { id, from, service, stream: note & STREAM != 0, class });
-        self.talks.insert(key, Talk::new(false, note & WAITS != 0));
+        self.talks.insert(key, Talk::new(note & WAITS != 0));
         if note & FIRST != 0 {
             self.take_message(connections, key, Part::Whole, payload);
         } else {
@@ -218,10 +210,8 @@ impl Trunk {
         }
         if talk.came.0 > talk.granted.0 || talk.came.1 > talk.granted.1 {
             // It has not kept to what was granted.
-            talk.dropped = true;
             self.discard(payload);
-            self.give_up(connections, key);
-            return;
+            return self.give_up(connections, key);
         }
         let body = self.body_of(payload);
         let left = connections.put(id, Arrival::Past(Past { part, len, body }));

@@ -80,7 +80,6 @@ impl Client {
             unanswered: 0,
             heard: 0,
             told: 0,
-            untold: 0,
             rested: false,
             lent: 0,
             copied: 0,
@@ -161,7 +160,7 @@ impl Client {
             let flags = [(wish.stream, STREAM), (waits, WAITS), (first.is_some(), FIRST), (wish.last, LAST)];
             let flags = flags.into_iter().fold(served, |all, (is, flag)| if is { all | flag } else { all });
             trunk.put(Label { note: note(Kind::Open, key, flags), meta }, None, first.unwrap_or(&[]))?;
-            let mut talk = Talk::new(false, false);
+            let mut talk = Talk::new(false);
             if let Some(first) = first {
                 known.charge(credit_cost(first.len() as u64));
                 directs.count_sent();
@@ -201,7 +200,13 @@ impl Client {
         said
     }
 
-    /// Says what is to be said before this thread waits.
+    /// Says what is to be said before this thread waits, and takes in what has come meanwhile.
+    #[inline]
+    pub(crate) fn attend_trunks(&mut self) {
+        self.flush_trunks();
+        self.sort_trunks();
+    }
+
     #[inline]
     pub(crate) fn flush_trunks(&mut self) {
         if !self.trunks.owing.is_empty() || self.trunks.unsure {
