@@ -236,6 +236,38 @@ fn a_program_that_waits_on_a_descriptor_is_told() {
 }
 
 #[test]
+fn a_server_that_waits_on_a_descriptor_is_told_of_connections_that_go_past_the_engine() {
+    let machine = Machine::new("descriptor-connections");
+    let (program, other) = (machine.attach(), machine.attach());
+    let server = other.port().unwrap();
+    server.listen(8).unwrap();
+    let (to, fd) = (server.address(), server.fd().unwrap());
+    const COUNT: u64 = 500;
+    let asking = std::thread::spawn(move || {
+        let client = program.port().unwrap();
+        for number in 0..COUNT {
+            let asking = client.ask(to, &number.to_le_bytes()).unwrap();
+            let answer = asking.recv_timeout(PATIENCE).unwrap().expect("an answer");
+            assert_eq!(answer.bytes(), number.to_le_bytes());
+        }
+        client.sent_direct()
+    });
+    let mut answered = 0;
+    while answered < COUNT {
+        let mut set = polyrail_sys::poll::PollSet::default();
+        set.add(fd, false);
+        assert!(set.wait(Some(PATIENCE.as_nanos() as u64)).unwrap() > 0, "it was not told of {answered}");
+        assert!(server.try_recv().unwrap().is_none());
+        while let Ok(answering) = server.accept_timeout(Duration::ZERO) {
+            let question = answering.recv_timeout(PATIENCE).unwrap().expect("it came with the question");
+            answering.send_last(question.bytes()).unwrap();
+            answered += 1;
+        }
+    }
+    assert!(asking.join().unwrap() > COUNT / 2);
+}
+
+#[test]
 fn what_leaves_the_machine_or_goes_to_the_nodes_own_program_is_never_held_up_for_a_ring() {
     let machine = Machine::new("embedded");
     let program = machine.attach();

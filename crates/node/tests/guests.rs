@@ -2,8 +2,8 @@
 //! node that does not mean well.
 
 use polyrail::{
-    Class, Config, Connect, Destination, ErrorCode, Node, Port, PortAddress, RecvError, Scope, SendError,
-    SendOptions, ServiceAddress, StartError,
+    Class, Config, Connect, ConnectionError, Destination, Disconnect, ErrorCode, Node, Port, PortAddress,
+    RecvError, Scope, SendError, SendOptions, ServiceAddress, StartError,
 };
 use polyrail_shm::Segment;
 use polyrail_sys::unix::{Packet, Place, UnixSocket};
@@ -26,6 +26,7 @@ fn role() {
         "host" => host(Path::new(&path)),
         "server" => server(Path::new(&path)),
         "hoarder" => hoarder(Path::new(&path)),
+        "talker" => talker(Path::new(&path)),
         "busy" => busy(Path::new(&path)),
         other => panic!("{other}"),
     }
@@ -61,6 +62,21 @@ fn hoarder(path: &Path) {
     port.bind(SERVICE, Scope::Node).unwrap();
     ready();
     std::thread::sleep(PATIENCE);
+}
+
+/// Answers each question, and says something to all others until it is killed.
+fn talker(path: &Path) {
+    let node = Node::attach(path).unwrap();
+    let port = node.port().unwrap();
+    port.bind(SERVICE, Scope::Node).unwrap();
+    port.listen(8).unwrap();
+    ready();
+    let mut held = Vec::new();
+    loop {
+        let answering = port.accept().unwrap();
+        answering.send(b"I listen").unwrap();
+        held.push(answering);
+    }
 }
 
 /// Does all that a program can do, as fast as it can.
@@ -202,6 +218,33 @@ fn a_killed_program_leaves_no_name_and_what_it_did_not_read_comes_back() {
     // It may not have got there.
     assert!(matches!(returned.why(), ErrorCode::ShutDown | ErrorCode::NoPort), "{:?}", returned.why());
     until("nobody is attached", || node.status().attached == 0);
+}
+
+#[test]
+fn who_was_connected_with_a_killed_program_past_the_node_reads_what_was_said_and_learns_of_its_end() {
+    let door = Door::new("talker");
+    let _node = embed(&door.0);
+    let mut talker = Other::start("talker", &door.0);
+    let program = Node::attach(&door.0).unwrap();
+    let port = program.port().unwrap();
+    port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    let (asking, other) = (port.connect(SERVICE).unwrap(), port.connect(SERVICE).unwrap());
+    other.send(b"by now this goes past the node").unwrap();
+    assert!(port.sent_direct() > 0);
+    for _ in [&asking, &other] {
+        assert!(port.next_readable(Some(PATIENCE)).is_some());
+    }
+    talker.kill();
+    for connection in [&asking, &other] {
+        let said = connection.recv_timeout(PATIENCE).unwrap().expect("what was said before");
+        assert_eq!(said.bytes(), b"I listen");
+        drop(said);
+        let why = connection.recv_timeout(PATIENCE).unwrap_err();
+        assert_eq!(why, ConnectionError::Disconnected(Disconnect::Aborted));
+        assert_eq!(connection.send(b"?"), Err(SendError::Disconnected(Disconnect::Aborted)));
+    }
+    let gone = port.connect(SERVICE).unwrap_err();
+    assert!(matches!(gone, ConnectionError::NoService { .. }), "{gone}");
 }
 
 #[test]

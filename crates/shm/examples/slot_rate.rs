@@ -1,8 +1,8 @@
 //! What a ring of slots moves between two pinned threads: how long a message takes one way while both wait for each other,
 //! and how many go through one way.
 //!
-//! `cargo run --release -p polyrail-shm --example slot_rate [REPETITIONS [CORE_FROM CORE_TO]]` prints minimum, median and
-//! maximum. Beside them a bare word that goes to and fro: less than that is not possible.
+//! `cargo run --release -p polyrail-shm --example slot_rate [REPETITIONS [CORE_FROM CORE_TO [SLOTS [LAP]]]]` prints minimum, median
+//! and maximum, for a ring of 32,768 slots with laps of 1,024 at least if nothing else is said. Beside them a bare word that goes to and fro: less than that is not possible.
 
 #[cfg(not(loom))]
 fn main() -> std::io::Result<()> {
@@ -25,7 +25,12 @@ mod rate {
 
     const ROUNDS: u64 = 200_000;
     const MESSAGES: u64 = 4_000_000;
-    const SLOTS: u32 = 32_768;
+    /// Slots of a ring, and of its laps at least.
+    #[derive(Clone, Copy)]
+    struct Shape {
+        slots: u32,
+        lap: u32,
+    }
 
     /// What a core is told of another later than this (nanoseconds) has come from far: on virtual machines that changes by the
     /// minute, and figures of either kind say nothing of each other.
@@ -35,14 +40,16 @@ mod rate {
         let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
         let repetitions = numbers.first().copied().unwrap_or(5).max(1);
         let cores = [numbers.get(1).copied().unwrap_or(0), numbers.get(2).copied().unwrap_or(1)];
+        let number = |at: usize, usual: u32| numbers.get(at).map_or(usual, |&number| number as u32);
+        let shape = Shape { slots: number(3, 32_768), lap: number(4, 1_024) };
         let mut table = [const { Figures::new() }; 2];
         for _ in 0..repetitions {
             for bytes in [8, 48, 64, BODY_BYTES] {
                 let word_ns = bare(cores);
                 let figures = &mut table[usize::from(word_ns > NEAR_NS_MAX)];
                 figures.add("bare word, ns one way".to_owned(), word_ns);
-                figures.add(format!("{bytes} bytes, ns one way"), ping(bytes, cores)?);
-                figures.add(format!("{bytes} bytes, M messages/s"), stream(bytes, cores)?);
+                figures.add(format!("{bytes} bytes, ns one way"), ping(bytes, cores, shape)?);
+                figures.add(format!("{bytes} bytes, M messages/s"), stream(bytes, cores, shape)?);
             }
         }
         for (place, figures) in ["near", "far"].iter().zip(&mut table) {
@@ -109,10 +116,13 @@ mod rate {
         both(cores, move || turns(0), move || turns(1)) * 1e9 / (2 * ROUNDS) as f64
     }
 
-    fn ring() -> io::Result<(SlotProducer, SlotConsumer)> {
-        let segment = Segment::shared(slot_ring_bytes(SLOTS) as usize)?;
-        let ends = (SlotProducer::new(&segment, 0, SLOTS), SlotConsumer::new(&segment, 0, SLOTS));
-        let (Some(producer), Some(consumer)) = ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+    fn ring(Shape { slots, lap }: Shape) -> io::Result<(SlotProducer, SlotConsumer)> {
+        let segment = Segment::shared(slot_ring_bytes(slots) as usize)?;
+        let ends = (SlotProducer::new(&segment, 0, slots), SlotConsumer::new(&segment, 0, slots));
+        let (Some(mut producer), Some(consumer)) = ends else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        producer.set_lap_min(lap);
         Ok((producer, consumer))
     }
 
@@ -135,9 +145,9 @@ mod rate {
         assert_eq!((label.meta, body[0], body[body.len() - 1]), (number, number as u8, number as u8));
     }
 
-    fn ping(bytes: usize, cores: [usize; 2]) -> io::Result<f64> {
-        let (mut to, mut from_first) = ring()?;
-        let (mut back, mut from_second) = ring()?;
+    fn ping(bytes: usize, cores: [usize; 2], shape: Shape) -> io::Result<f64> {
+        let (mut to, mut from_first) = ring(shape)?;
+        let (mut back, mut from_second) = ring(shape)?;
         let first = move || {
             let mut body = [0; BODY_BYTES];
             for round in 0..ROUNDS {
@@ -158,8 +168,8 @@ mod rate {
         Ok(both(cores, first, second) * 1e9 / (2 * ROUNDS) as f64)
     }
 
-    fn stream(bytes: usize, cores: [usize; 2]) -> io::Result<f64> {
-        let (mut producer, mut consumer) = ring()?;
+    fn stream(bytes: usize, cores: [usize; 2], shape: Shape) -> io::Result<f64> {
+        let (mut producer, mut consumer) = ring(shape)?;
         let first = move || {
             let mut body = [0; BODY_BYTES];
             for number in 0..MESSAGES {

@@ -12,14 +12,13 @@
 //! ```
 //!
 //! How far a lap goes is the producer's choice. A stream goes by the whole ring, which is to be larger than the cache that is the
-//! consumer's own: lines that have left it come to the producer without asking that core, and several at a time (64 bytes went at 26
-//! million per second in laps of 256 to 8,192 slots and at 110 in laps of 32,768, on cores with 1 MiB each: `slot_rate`). Messages
-//! that are waited for go by its front, whose lines are near (80 ns one way, and 115 by the whole of such a ring).
+//! consumer's own: lines that have left it come to the producer without asking that core, and several at a time. Messages that
+//! are waited for go by its front, whose lines are near. (Example `slot_rate` has figures for rings and laps of any length.)
 //!
 //! What was in a slot a lap ago has the stamp of a lap ago, so nothing is wiped; only where a lap goes further than the one before is
 //! the next slot looked at, for what lies there could be as old as numbers go round. The consumer says how far it is on a line
-//! of its own, seldom: when it finds nothing more, and each half of the ring, so that a producer that waits for room goes on where
-//! lines have left the cache. The producer looks there only when the ring seems full, or a lap could end.
+//! of its own, seldom: when it finds nothing more, and each quarter of the ring. The producer looks there only when the ring
+//! seems full, or a lap could end.
 //!
 //! Nothing that the other side writes is trusted: each end knows by itself where it is, a head that cannot be is noted and not
 //! believed, and a stamp that is not the next one is nothing. Note, meta and body are the producer's claims, each copied
@@ -331,7 +330,7 @@ impl SlotConsumer {
         self.head += 1;
         self.place = if self.is_last || self.place + 1 == self.slots { 0 } else { self.place + 1 };
         self.run = self.run.saturating_add(1);
-        if self.head - self.head_told > (self.slots as u64 - 1) / 2 {
+        if self.head - self.head_told > (self.slots as u64 - 1) / 4 {
             self.tell();
         }
     }

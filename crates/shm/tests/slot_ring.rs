@@ -76,7 +76,7 @@ proptest! {
                     let expected = queue.pop_front();
                     untold += u64::from(expected.is_some());
                     taken += u64::from(expected.is_some());
-                    if expected.is_none() || untold > u64::from(slots - 1) / 2 {
+                    if expected.is_none() || untold > u64::from(slots - 1) / 4 {
                         untold = 0;
                     }
                     prop_assert_eq!(take(&mut consumer), expected);
