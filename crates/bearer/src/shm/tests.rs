@@ -53,6 +53,15 @@ fn fill(from: &mut ShmBearer, to: &ShmBearer) -> u32 {
     sent
 }
 
+/// Two nodes of a machine of their own, of which the first has sent to the second.
+fn met() -> [ShmBearer; 2] {
+    let machine = machine();
+    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
+    send_ok(&mut a, &b, b"hello");
+    assert_eq!(received(&mut b).len(), 1);
+    [a, b]
+}
+
 #[test]
 fn nobody_is_woken_who_looks_by_itself() {
     let machine = machine();
@@ -83,10 +92,7 @@ fn nobody_is_woken_who_looks_by_itself() {
 
 #[test]
 fn what_ended_a_sleep_is_heard_though_nobody_says_what_it_was() {
-    let machine = machine();
-    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
-    send_ok(&mut a, &b, b"hello");
-    assert_eq!(received(&mut b).len(), 1);
+    let [mut a, mut b] = met();
     let mut batch = RxBatch::new(8);
     for _ in 0..3 {
         assert!(!b.doze(false));
@@ -100,10 +106,7 @@ fn what_ended_a_sleep_is_heard_though_nobody_says_what_it_was() {
 
 #[test]
 fn a_sender_without_room_is_told_when_there_is_some() {
-    let machine = machine();
-    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
-    send_ok(&mut a, &b, b"hello");
-    assert_eq!(received(&mut b).len(), 1);
+    let [mut a, mut b] = met();
     // It was asked whether it sits where it said.
     a.attend();
     assert!(!is_told(&a));

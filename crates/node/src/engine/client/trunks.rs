@@ -206,14 +206,14 @@ impl Trunk {
     }
 
     /// A number that no connection of ours has. They go round, so that what is still under way for one is never taken for another.
-    fn free_key(&mut self, connections: &Connections) -> Key {
-        loop {
+    /// `None`: the program holds one of each, over or not.
+    fn free_key(&mut self, connections: &Connections) -> Option<Key> {
+        (0..=u16::MAX).find_map(|_| {
             let key = Key { ours: true, number: self.next };
             self.next = self.next.wrapping_add(1);
-            if !self.talks.contains_key(&key) && !connections.knows(self.id(key)) {
-                return key;
-            }
-        }
+            let is_free = !self.talks.contains_key(&key) && !connections.knows(self.id(key));
+            is_free.then_some(key)
+        })
     }
 
     /// Forgets a connection if both halves have ended.

@@ -127,24 +127,25 @@ impl Client {
             self.sort_fresh();
             at = self.trunk_to(to, wish.class)?;
         }
-        let opened = self.open_by(at, to, (wish, waits), first);
+        let trunk = &mut self.trunks.list[at];
+        if trunk.unanswered >= UNANSWERED_MAX {
+            return Some(Err(Blocked));
+        }
+        let key = trunk.free_key(&self.connections)?;
+        let opened = self.open_by((at, key), to, (wish, waits), first);
         self.nudge_by(at);
         Some(opened)
     }
 
     fn open_by(
         &mut self,
-        at: usize,
+        (at, key): (usize, Key),
         to: Destination,
         (wish, waits): (Wish, bool),
         first: Option<&[u8]>,
     ) -> Result<(ConnectionId, PortAddress), Blocked> {
         let Client { trunks, connections, directs, .. } = self;
         let trunk = &mut trunks.list[at];
-        if trunk.unanswered >= UNANSWERED_MAX {
-            return Err(Blocked);
-        }
-        let key = trunk.free_key(connections);
         let mut known = Known::with(WINDOW);
         known.taken_in = true;
         if trunk.asked >= trunk.granted {

@@ -361,6 +361,23 @@ fn numbers_of_connections_are_used_again_only_when_nothing_of_them_is_left() {
 }
 
 #[test]
+fn who_holds_as_many_as_there_are_numbers_goes_by_the_engine() {
+    let mut pair = Pair::new(true, 8);
+    let to = pair.to(0);
+    for _ in 0..=u16::MAX {
+        let asking = pair.open(0, None, true).unwrap();
+        let request = pair.request(1).unwrap();
+        pair.ends[1].accept_connection(request.id).unwrap();
+        pair.ends[1].shut_down(request.id, true, false).unwrap();
+        pair.ends[1].forget(request.id);
+        // Over, and held all the same.
+        assert!(pair.over(0, asking).is_none() && pair.ends[0].connection(asking).unwrap().ended);
+    }
+    let wish = Wish { class: Class::Normal, stream: false, last: true };
+    assert!(pair.ends[0].open_by_trunk(to, (wish, false), None).is_none());
+}
+
+#[test]
 fn an_end_that_scribbles_spoils_its_own_connections_only() {
     for same_user in [true, false] {
         let mut pair = Pair::new(same_user, 8);
