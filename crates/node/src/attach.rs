@@ -50,13 +50,23 @@ pub(crate) struct FoundWay {
     pub to: Option<PortAddress>,
     /// Which generation of the names says so.
     pub generation: u64,
-    /// A ring to it, its number, and the bell of the receiver.
-    pub ring: Option<(u64, DirectSender, PortBell)>,
+    /// A ring to it, if that was asked for.
+    pub ring: Option<RingToSend>,
     /// A trunk, if that was asked for, and how many connections may wait at its other end.
     pub trunk: Option<GivenTrunk>,
     pub backlog: u32,
     /// There is none to that port, and is to be none.
     pub refused: bool,
+}
+
+/// A ring that a node gives to who sends by it.
+pub(crate) struct RingToSend {
+    pub number: u64,
+    pub ring: DirectSender,
+    /// The receiver's.
+    pub bell: PortBell,
+    /// Where files of buffers go that are passed, if they may be.
+    pub files: Option<UnixSocket>,
 }
 
 /// A ring that a node gives to who receives by it.
@@ -70,6 +80,8 @@ pub(crate) struct GivenRing {
     pub ring: DirectReceiver,
     /// The sender's.
     pub bell: PortBell,
+    /// Where files of buffers come that are passed, if they may be.
+    pub files: Option<UnixSocket>,
 }
 
 /// A trunk that a node gives to either end.
@@ -237,16 +249,17 @@ impl Tie {
         };
         let mut found = FoundWay { to, generation, ring: None, trunk: None, refused, backlog };
         let mut descriptors = descriptors.into_iter();
-        match (to, descriptors.next(), descriptors.next(), descriptors.next()) {
-            (_, Some(ring), Some(bell), None) => {
-                found.ring = Some((number, DirectSender::attach(ring)?, PortBell::attach(bell)?));
+        let (Some(ring), Some(bell)) = (descriptors.next(), descriptors.next()) else { return Ok(found) };
+        let (ring, bell) = (DirectSender::attach(ring)?, PortBell::attach(bell)?);
+        match (wanted, to, descriptors.next()) {
+            (Wanted::Ring, _, files) => {
+                found.ring = Some(RingToSend { number, ring, bell, files: files.map(UnixSocket::from) });
             }
-            (Some(peer), Some(out), Some(bell), Some(back)) => {
-                let (out, back) = (DirectSender::attach(out)?, DirectReceiver::attach(back)?);
-                let bell = PortBell::attach(bell)?;
+            (Wanted::Trunk, Some(peer), Some(back)) => {
+                let (out, back) = (ring, DirectReceiver::attach(back)?);
                 found.trunk = Some(GivenTrunk { number, peer, class, same_user, out, back, bell });
             }
-            _ => {}
+            (Wanted::Trunk, ..) => {}
         }
         Ok(found)
     }
@@ -254,11 +267,13 @@ impl Tie {
     /// The ring that was announced under this number.
     pub(crate) fn take_ring(&self, number: u64) -> io::Result<GivenRing> {
         let (from, class, same_user, descriptors) = self.take_announced(number)?;
-        let Ok([ring, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+        let mut descriptors = descriptors.into_iter();
+        let (Some(ring), Some(bell)) = (descriptors.next(), descriptors.next()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let (ring, bell) = (DirectReceiver::attach(ring)?, PortBell::attach(bell)?);
-        Ok(GivenRing { number, from, class, same_user, ring, bell })
+        let files = descriptors.next().map(UnixSocket::from);
+        Ok(GivenRing { number, from, class, same_user, ring, bell, files })
     }
 
     /// The trunk that was announced under this number.

@@ -1,7 +1,7 @@
 //! A message as its receiver holds it: borrowed from the port's arena until dropped.
 
 use crate::engine::Client;
-use crate::engine::client::slots::{DirectBody, Short};
+use crate::engine::client::slots::{DirectBody, Held, Short};
 use crate::engine::client::trunks::{Part, Past};
 use crate::engine::client::{Arrival, Envelope};
 use crate::port::Port;
@@ -136,7 +136,10 @@ impl Drop for Message<'_> {
                 }
             }
             MessageBody::Direct(DirectBody::Long { offset, ring, .. }) => {
-                self.port.release_direct(ring, offset)
+                self.port.release_direct(ring, Held::Arena(offset))
+            }
+            MessageBody::Direct(DirectBody::Passed { number, ring, .. }) => {
+                self.port.release_direct(ring, Held::Passed(number))
             }
             MessageBody::Arena { offset, .. } => self.port.give_back(&self.envelope, Some(offset)),
             // A connection's sender may send so many messages, wherever they lie.

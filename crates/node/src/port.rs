@@ -3,6 +3,7 @@
 mod direct;
 mod names;
 mod pace;
+mod passing;
 mod receive;
 mod spin;
 mod trunk;
@@ -11,7 +12,7 @@ use crate::attach::Tie;
 use crate::clock::now_ns;
 use crate::config::{Progress, Wait};
 use crate::engine::client::gathering::Gathered;
-use crate::engine::client::slots::DirectBody;
+use crate::engine::client::slots::{DirectBody, Held};
 use crate::engine::client::trunks::is_past;
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::engine::{Budget, Client, Work};
@@ -20,6 +21,7 @@ use crate::node::Shared;
 use crate::readiness::Readiness;
 use crate::wait::{Sleeper, Slept};
 use pace::Pace;
+use passing::Passed;
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
@@ -50,8 +52,8 @@ pub struct Port {
     returns: RefCell<Vec<(Envelope, Option<u64>)>>,
     /// There is something among these, or among those that follow.
     owes: Cell<bool>,
-    /// The memory of messages that came past the engine and were dropped in the middle of a verb: ring and place.
-    direct_returns: RefCell<Vec<(u64, u64)>>,
+    /// The memory of messages that came past the engine and were dropped in the middle of a verb: ring and what it is.
+    direct_returns: RefCell<Vec<(u64, Held)>>,
     /// The same of messages that came by a connection past the engine.
     past_returns: RefCell<Vec<(Envelope, DirectBody)>>,
     /// Messages that came back and were not taken.
@@ -236,6 +238,12 @@ impl Port {
             return self.send_past(id, bytes, false, until_ns);
         }
         let len = bytes.len() as u64;
+        if self.is_better_passed(to, &how, len)
+            && let Ok(mut buffer) = self.alloc(bytes.len())
+        {
+            buffer.copy_from_slice(bytes);
+            return self.submit_buffer(to, how, buffer, until_ns);
+        }
         if len > self.client.borrow().arena_message_max() && !self.client.borrow().goes_direct(to, &how, len)
         {
             let mut buffer = self.alloc(bytes.len())?;
@@ -310,6 +318,10 @@ impl Port {
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
         let len = buffer.len() as u64;
+        match self.pass(to, &how, buffer, until_ns)? {
+            Passed::Number(number) => return Ok(number),
+            Passed::Not(back) => buffer = back,
+        }
         if len <= self.client.borrow().arena_message_max() || self.client.borrow().goes_direct(to, &how, len)
         {
             return self.submit_bytes(to, how, &buffer, until_ns);
@@ -318,12 +330,7 @@ impl Port {
         self.sort_arrivals();
         self.check_send(to)?;
         self.prepare_way(to, how.class);
-        if buffer.file().is_none() {
-            // It is of another node of this process.
-            let mut own = self.alloc(buffer.len())?;
-            own.copy_from_slice(&buffer);
-            buffer = own;
-        }
+        let buffer = self.own(buffer)?;
         let len = buffer.len();
         let lent = self.lend(tie, buffer).ok_or(SendError::Memory(len as u64))?;
         let mut number = None;
@@ -337,6 +344,7 @@ impl Port {
             return Err(self.not_taken());
         };
         self.sent(to, number, len)?;
+        self.seek_ring(to, how.class, until_ns);
         Ok(number)
     }
 
@@ -354,13 +362,15 @@ impl Port {
     /// Memory to write a message into, for `send_buffer`; waits while the pool's limit is in use by messages under
     /// way.
     pub fn alloc(&self, len: usize) -> Result<Buffer, SendError> {
+        let mut all_back = self.client.borrow_mut().reclaim_passed();
         let mut buffer = self.shared.pool.alloc(len).ok();
-        if buffer.is_none() && self.client.borrow().unconfirmed() > 0 {
+        if buffer.is_none() && (self.client.borrow().unconfirmed() > 0 || !all_back) {
             self.wait_until(None, |port| {
                 // Among what has come may be buffers that were lent.
                 port.sort_arrivals();
+                all_back = port.client.borrow_mut().await_passed();
                 buffer = port.shared.pool.alloc(len).ok();
-                buffer.is_some() || port.client.borrow().unconfirmed() == 0
+                buffer.is_some() || port.client.borrow().unconfirmed() == 0 && all_back
             });
         }
         buffer.ok_or(SendError::Memory(len as u64))

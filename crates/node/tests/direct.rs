@@ -80,6 +80,11 @@ fn whatever_way_each_message_goes_they_arrive_once_and_in_order() {
             bytes[..8].copy_from_slice(&number.to_le_bytes());
             // For long stretches to the same.
             match (number / 2_000 % 3, random % 2_000) {
+                (_, 500..700) if len > 1_000 => {
+                    let mut buffer = sender.alloc(len).unwrap();
+                    buffer.copy_from_slice(&bytes);
+                    sender.send_buffer(to, buffer).unwrap();
+                }
                 (_, 1_998) if random.is_multiple_of(3) => drop(sender.send_as(to, &bytes, &returns).unwrap()),
                 (0, _) => sender.send(SERVICE, &bytes).unwrap(),
                 (1, 0..1_000) => {
@@ -112,6 +117,133 @@ fn whatever_way_each_message_goes_they_arrive_once_and_in_order() {
     let direct = sending.join().unwrap();
     // How many is a matter of how busy the machine is.
     assert!((COUNT / 100..COUNT).contains(&direct), "{direct} of {COUNT} went past the engine");
+}
+
+/// Sends a buffer that says which it is, and what is in the rest of it.
+fn send_buffer(sender: &Port, to: impl Into<Destination>, len: usize, number: u64) {
+    let mut buffer = sender.alloc(len).unwrap();
+    buffer.fill(number as u8);
+    buffer[..8].copy_from_slice(&number.to_le_bytes());
+    sender.send_buffer(to, buffer).unwrap();
+}
+
+#[test]
+fn buffers_of_any_length_go_past_the_engine_and_come_back_when_they_were_read() {
+    let machine = Machine::new("buffers");
+    let (program, other) = (machine.attach(), machine.attach());
+    let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
+    receiver.bind(SERVICE, Scope::Node).unwrap();
+    let mut number = 0u64;
+    let receive = |number: u64, len: usize| {
+        let message = receiver.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+        assert_eq!(message.len(), len);
+        assert!(message.bytes()[8..].iter().all(|&byte| byte == number as u8), "{number}");
+        assert_eq!(u64::from_le_bytes(message.bytes()[..8].try_into().unwrap()), number);
+    };
+    // The first go by the engine, however long they are.
+    while sender.sent_direct() == 0 {
+        number += 1;
+        send_buffer(&sender, SERVICE, 3 << 20, number);
+        receive(number, 3 << 20);
+        assert!(number < 100_000, "no ring");
+    }
+    let (before, first) = (sender.sent_direct(), number);
+    for len in [100, 2_049, 65_536, (1 << 20) + 1, 10 << 20, 16 << 20, 5_000, 200_000].repeat(12) {
+        number += 1;
+        send_buffer(&sender, SERVICE, len, number);
+        receive(number, len);
+        number += 1;
+        // What is copied is copied to where it is passed from.
+        let mut bytes = vec![number as u8; len];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        sender.send(SERVICE, &bytes).unwrap();
+        receive(number, len);
+    }
+    assert_eq!(sender.sent_direct() - before, number - first);
+    sender.flush(Some(PATIENCE)).unwrap();
+}
+
+#[test]
+fn what_the_receiver_holds_is_not_written_again() {
+    let machine = Machine::new("held");
+    let (program, other) = (machine.attach(), machine.attach());
+    let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
+    let to = receiver.address();
+    until_direct(&sender, to, || vec![0; 8]);
+    while receiver.try_recv().unwrap().is_some() {}
+    let mut held = std::collections::VecDeque::new();
+    for number in 0..500u64 {
+        // At last more than can be passed at a time: others are copied.
+        let (held_max, long_too) = if number < 250 { (60, true) } else { (80, false) };
+        let len = if long_too && number % 10 == 0 { (1 << 20) + 1 } else { 10_000 };
+        send_buffer(&sender, to, len, number);
+        held.push_back((number, receiver.recv_timeout(PATIENCE).unwrap().expect("waited in vain")));
+        if held.len() > held_max {
+            let (number, message) = held.remove(number as usize % held_max).unwrap();
+            assert!(message.bytes()[8..].iter().all(|&byte| byte == number as u8), "{number}");
+        }
+    }
+    assert!(
+        held.iter().all(|(number, message)| message.bytes()[8..].iter().all(|&byte| byte == *number as u8))
+    );
+}
+
+#[test]
+fn who_has_all_buffers_out_waits_until_one_comes_back() {
+    let machine = Machine::new("out");
+    let (program, other) = (machine.attach(), machine.attach());
+    for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
+        let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
+        let to = receiver.address();
+        sender.set_wait(wait);
+        until_direct(&sender, to, || vec![0; 8]);
+        while receiver.try_recv().unwrap().is_some() {}
+        // Half of them lie in the ring.
+        for number in 0..64 {
+            send_buffer(&sender, to, (1 << 20) + 1, number);
+        }
+        let mut held: Vec<_> = (0..32).map(|_| receiver.recv_timeout(PATIENCE).unwrap().unwrap()).collect();
+        let sending = std::thread::spawn(move || {
+            (64..80).for_each(|number| send_buffer(&sender, to, (1 << 20) + 1, number));
+            sender
+        });
+        while !sending.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+            held.pop();
+        }
+        let sender = sending.join().unwrap();
+        assert!(held.len() <= 16);
+        drop(held);
+        for number in 32..80 {
+            assert_eq!(number_of(&receiver), number);
+        }
+        assert!(sender.sent_direct() > 80);
+    }
+}
+
+#[test]
+fn what_a_sender_that_has_ended_passed_is_read_all_the_same() {
+    let machine = Machine::new("ended-buffers");
+    let (program, other) = (machine.attach(), machine.attach());
+    let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
+    let to = receiver.address();
+    until_direct(&sender, to, || vec![0; 8]);
+    while receiver.try_recv().unwrap().is_some() {}
+    for number in 0..40 {
+        send_buffer(&sender, to, 100_000, number);
+    }
+    let first = receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+    drop(sender);
+    // The program's memory is used again, but not that.
+    let again = program.port().unwrap();
+    let others: Vec<_> =
+        (0..60).map(|_| again.alloc(100_000).unwrap()).map(|mut buffer| buffer.fill(255)).collect();
+    assert_eq!((others.len(), first.bytes()[8]), (60, 0));
+    drop(first);
+    for number in 1..40u64 {
+        let message = receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+        assert!(message.bytes()[8..].iter().all(|&byte| byte == number as u8), "{number}");
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn role() {
         "server" => server(Path::new(&path)),
         "hoarder" => hoarder(Path::new(&path)),
         "talker" => talker(Path::new(&path)),
+        "lender" => lender(Path::new(&path)),
         "busy" => busy(Path::new(&path)),
         other => panic!("{other}"),
     }
@@ -79,6 +80,24 @@ fn talker(path: &Path) {
     }
 }
 
+/// Passes buffers to who serves, as long as that one gives them back.
+fn lender(path: &Path) {
+    let node = Node::attach(path).unwrap();
+    let port = node.port().unwrap();
+    ready();
+    for number in 0u64.. {
+        pass(&port, SERVICE, if number % 2 == 0 { 20_000 } else { 2 << 20 }, number);
+    }
+}
+
+/// Sends a buffer that is full of its number.
+fn pass(port: &Port, to: impl Into<Destination>, len: usize, number: u64) {
+    let mut buffer = port.alloc(len).unwrap();
+    buffer.fill(number as u8);
+    buffer[..8].copy_from_slice(&number.to_le_bytes());
+    port.send_buffer(to, buffer).unwrap();
+}
+
 /// Does all that a program can do, as fast as it can.
 fn busy(path: &Path) {
     ready();
@@ -100,6 +119,10 @@ fn busy(path: &Path) {
         for number in 0..100u64 {
             ports[0].send(to, &vec![7; if number % 10 == 0 { 50_000 } else { 50 }]).unwrap();
             assert!(ports[1].recv_timeout(PATIENCE).unwrap().is_some());
+        }
+        for number in 0..20 {
+            pass(&ports[0], to, if number % 8 == 0 { 2 << 20 } else { 5_000 }, number);
+            assert!(number >= 15 || ports[1].recv_timeout(PATIENCE).unwrap().is_some());
         }
         converse(&ports, to);
         let back = SendOptions { returns: true, ..SendOptions::default() };
@@ -248,6 +271,32 @@ fn who_was_connected_with_a_killed_program_past_the_node_reads_what_was_said_and
 }
 
 #[test]
+fn what_a_killed_program_passed_is_read_to_the_end() {
+    let door = Door::new("lender");
+    let _node = embed(&door.0);
+    let own = Node::attach(&door.0).unwrap();
+    let port = own.port().unwrap();
+    port.bind(SERVICE, Scope::Node).unwrap();
+    let mut lender = Other::start("lender", &door.0);
+    let mut numbers = 0u64..;
+    let mut is_next = |message: polyrail::Message<'_>| {
+        let (number, bytes) = (numbers.next().unwrap(), message.bytes());
+        assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), number);
+        assert!(bytes[8..].iter().all(|&byte| byte == number as u8), "{number}");
+        number
+    };
+    while is_next(port.recv_timeout(PATIENCE).unwrap().unwrap()) < 200 {}
+    // It has passed all that it can.
+    std::thread::sleep(Duration::from_millis(100));
+    lender.kill();
+    let mut last = 0;
+    while let Some(message) = port.recv_timeout(Duration::from_millis(200)).unwrap() {
+        last = is_next(message);
+    }
+    assert!(last > 230, "only {last} came");
+}
+
+#[test]
 fn programs_killed_at_any_moment_leave_nothing_behind() {
     let door = Door::new("storm");
     let node = embed(&door.0);
@@ -339,7 +388,7 @@ fn say(socket: &UnixSocket, words: &str) -> (String, Packet) {
     }
 }
 
-const HELLO: &str = r#"{"ask":"hello","version":3,"program":"test"}"#;
+const HELLO: &str = r#"{"ask":"hello","version":4,"program":"test"}"#;
 const PORT: &str = r#"{"ask":"port","sq_entries":64,"cq_entries":64,"tx_bytes":65536,"rx_bytes":65536}"#;
 
 #[test]
@@ -347,7 +396,7 @@ fn who_speaks_another_version_or_nonsense_is_told_so_and_harms_nobody() {
     let door = Door::new("nonsense");
     let node = embed(&door.0);
     let connect = || UnixSocket::connect(Place::Path(&door.0)).unwrap();
-    let (refused, _) = say(&connect(), &HELLO.replace(":3", ":999"));
+    let (refused, _) = say(&connect(), &HELLO.replace(":4", ":999"));
     assert!(refused.contains("version 999") && refused.contains("other's release"), "{refused}");
     let stranger = connect();
     assert!(say(&stranger, PORT).0.contains("hello first"));

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Short messages lie in the slots of a [`crate::slot_ring`], longer ones in an arena that the sender allocates from and the
-//! receiver releases. The layout is the same for all rings, so no size is read from shared memory. Whoever made the
+//! receiver releases, or where their sender wrote them ([`crate::passed`]). The layout is the same for all rings, so no size is read from shared memory. Whoever made the
 //! ring, the engine, maps it too, to say that one end is gone.
 //!
 //! A sender that finds no room announces that in the control page, as at a [`Doorbell`], and looks once more; a receiver that has
@@ -19,6 +19,8 @@ use std::sync::Arc;
 use crate::arena::{ArenaAllocator, ArenaPlace, ArenaReleaser, BLOCK_BYTES};
 use crate::counter::{Word, WordView};
 use crate::doorbell::Doorbell;
+use crate::passed::{Number, PASSED_BYTES, PassedIn, PassedOut};
+use crate::pool::Buffer;
 use crate::region::Region;
 use crate::ring::Full;
 use crate::segment::{PAGE_BYTES, Segment, invalid};
@@ -37,6 +39,9 @@ const ROOM_BELL: u64 = 128;
 const RECEIVER_GONE: u64 = 256;
 const SENDER_GONE: u64 = 384;
 const DATA_BELL: u64 = 512;
+/// The words of buffers that were passed.
+const PASSED: u64 = 1_024;
+const _: () = assert!(PASSED + PASSED_BYTES <= SLOTS_AT);
 
 /// Bytes of the arena.
 pub const DIRECT_ARENA_BYTES: u64 = BLOCKS as u64 * BLOCK_BYTES;
@@ -93,6 +98,7 @@ impl Direct {
 pub struct DirectSender {
     slots: SlotProducer,
     arena: ArenaAllocator,
+    passed: PassedOut,
     room: Doorbell,
     data: Doorbell,
     receiver_gone: WordView,
@@ -108,6 +114,7 @@ impl DirectSender {
         Ok(DirectSender {
             slots: SlotProducer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
             arena: ArenaAllocator::new(&segment, ARENA).ok_or_else(misfit)?,
+            passed: PassedOut::new(&segment, PASSED).ok_or_else(misfit)?,
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
             data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             receiver_gone: WordView::new(&segment, RECEIVER_GONE).ok_or_else(misfit)?,
@@ -150,6 +157,22 @@ impl DirectSender {
         }
         debug_assert_eq!(at - offset, len as u64);
         Some(offset)
+    }
+
+    /// The number under which a buffer can be passed to the receiver, if there is one, and a slot to say so. Pass it by a message that
+    /// says the number, after the file if that is new, and then tell by [`DirectSender::note_passed`].
+    pub fn number_of(&mut self, buffer: &Buffer) -> Option<Number> {
+        if self.slots.has_room() { self.passed.number_of(buffer) } else { None }
+    }
+
+    /// A buffer was passed: it is the receiver's until that one gives it back.
+    pub fn note_passed(&mut self, number: u32, buffer: Buffer) {
+        self.passed.note(number, buffer);
+    }
+
+    /// Takes back the buffers that the receiver has given back; whether it has all.
+    pub fn reclaim_passed(&mut self) -> bool {
+        self.passed.reclaim()
     }
 
     /// Whether a message of `len` bytes would find room in the arena, and a slot.
@@ -195,6 +218,7 @@ impl DirectSender {
 pub struct DirectReceiver {
     slots: SlotConsumer,
     arena: ArenaReleaser,
+    passed: PassedIn,
     room: Doorbell,
     data: Doorbell,
     sender_gone: WordView,
@@ -212,6 +236,7 @@ impl DirectReceiver {
         Ok(DirectReceiver {
             slots: SlotConsumer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
             arena: ArenaReleaser::new(&segment, ARENA).ok_or_else(misfit)?,
+            passed: PassedIn::new(&segment, PASSED).ok_or_else(misfit)?,
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
             data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             sender_gone: WordView::new(&segment, SENDER_GONE).ok_or_else(misfit)?,
@@ -261,6 +286,22 @@ impl DirectReceiver {
         self.owes = true;
     }
 
+    /// The file that holds the buffers passed under this number, if one was given.
+    pub fn passed_file(&self, number: u32) -> Option<&Arc<Segment>> {
+        self.passed.file(number)
+    }
+
+    /// The sender has given a file under this number; false if there is no such number.
+    pub fn set_passed_file(&mut self, number: u32, file: Arc<Segment>) -> bool {
+        self.passed.set_file(number, file)
+    }
+
+    /// Gives a buffer back that was passed.
+    pub fn return_passed(&mut self, number: u32) {
+        self.passed.give_back(number);
+        self.owes = true;
+    }
+
     /// Tells the sender how far this end is; whether that one waits for room, and has to be woken. Asked before each wait, or the
     /// sender could wait in vain.
     #[inline]
@@ -307,6 +348,8 @@ fn misfit() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passed::PASSED_MAX;
+    use crate::pool::Pool;
 
     fn ends() -> (Direct, DirectSender, DirectReceiver) {
         let direct = Direct::create().unwrap();
@@ -384,6 +427,71 @@ mod tests {
         assert_eq!(receiver.memory().bytes(offset, 15).unwrap(), b"one and another");
         let arena = DIRECT_ARENA_BYTES as usize;
         assert!(sender.has_room(arena / 2) && !sender.has_room(2 * arena));
+    }
+
+    #[test]
+    fn passed_buffers_are_read_where_they_lie_and_used_again_once_they_were_given_back() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        let pool = Pool::in_files(1 << 20, 1 << 20);
+        let mut files = 0;
+        for round in 0..1_000u32 {
+            let mut buffer = pool.alloc(100_000).unwrap();
+            buffer.fill(round as u8);
+            let Number { number, is_new } = sender.number_of(&buffer).unwrap();
+            if is_new {
+                files += 1;
+                let file = buffer.file().unwrap().fd().unwrap().try_clone_to_owned().unwrap();
+                assert!(receiver.set_passed_file(number, Segment::mapped(file).unwrap()));
+            }
+            sender.push(label(number), b"").unwrap();
+            sender.note_passed(number, buffer);
+            assert!(!sender.reclaim_passed(), "it is the receiver's");
+            let number = receiver.peek().unwrap().note;
+            receiver.advance();
+            let read = receiver.passed_file(number).unwrap().bytes(0, 100_000).unwrap();
+            assert!(read.iter().all(|&byte| byte == round as u8));
+            receiver.return_passed(number);
+            assert!(round % 2 == 0 || sender.reclaim_passed());
+        }
+        assert!(files <= 2, "{files} files");
+    }
+
+    #[test]
+    fn there_are_as_many_numbers_as_buffers_can_be_out_and_new_files_take_those_that_are_free() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        let pool = Pool::in_files(1 << 30, 0);
+        let pass = |sender: &mut DirectSender| {
+            let buffer = pool.alloc(4_096).unwrap();
+            let number = sender.number_of(&buffer)?;
+            sender.note_passed(number.number, buffer);
+            Some(number)
+        };
+        for number in 0..PASSED_MAX {
+            assert_eq!(pass(&mut sender), Some(Number { number, is_new: true }));
+        }
+        assert_eq!(pass(&mut sender), None, "all are out");
+        receiver.return_passed(7);
+        assert_eq!(pass(&mut sender), Some(Number { number: 7, is_new: true }), "of a file that is no more");
+        receiver.return_passed(PASSED_MAX);
+        receiver.return_passed(u32::MAX);
+        let nothing = receiver.passed_file(3).is_none() && receiver.passed_file(u32::MAX).is_none();
+        assert!(nothing && pass(&mut sender).is_none());
+        let private = Pool::new(1 << 20).alloc(4_096).unwrap();
+        assert_eq!(sender.number_of(&private), None, "nobody else can map it");
+    }
+
+    #[test]
+    fn what_a_sender_that_ends_had_passed_is_not_used_again() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        let pool = Pool::in_files(1 << 20, 1 << 20);
+        let [kept, back] = [(); 2].map(|()| pool.alloc(4_096).unwrap());
+        for buffer in [kept, back] {
+            let number = sender.number_of(&buffer).unwrap().number;
+            sender.note_passed(number, buffer);
+        }
+        receiver.return_passed(1);
+        drop(sender);
+        assert_eq!((pool.held_bytes(), pool.idle_bytes()), (4_096, 4_096), "the one that came back");
     }
 
     #[test]

@@ -26,6 +26,8 @@ mod landing;
 mod loom_models;
 pub mod open_entry;
 #[cfg(not(loom))]
+pub mod passed;
+#[cfg(not(loom))]
 mod past_cache;
 #[cfg(not(loom))]
 pub mod pool;
@@ -52,6 +54,8 @@ pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use landing::Landing;
 pub use open_entry::{OpenEntry, OpenEntryView};
+#[cfg(not(loom))]
+pub use passed::Number as PassedNumber;
 #[cfg(not(loom))]
 pub use pool::{Buffer, Exhausted, Pool, Quota};
 #[cfg(not(loom))]

@@ -214,6 +214,13 @@ impl Buffer {
         self.memory.as_ref()?.file()
     }
 
+    /// Gives its memory back to the machine, for another process may still read it: the pool makes another one.
+    pub fn discard(mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.stock().held_bytes -= memory.len();
+        }
+    }
+
     /// Shortens to `len` bytes; does nothing when it is not longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);

@@ -129,9 +129,19 @@ impl UnixSocket {
 
     /// The next packet, if there is one.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
+        self.recv_by(buffer, RecvFlags::empty())
+    }
+
+    /// The same, and the packet stays the next: for whoever may have no descriptor left for one of its. It comes with others of the
+    /// same files each time.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
+        self.recv_by(buffer, RecvFlags::PEEK)
+    }
+
+    fn recv_by(&self, buffer: &mut [u8], how: RecvFlags) -> io::Result<Option<Packet>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | how;
         let got = match rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
             Ok(got) => got,
             Err(error) => return nothing_yet(error),

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Version of all that two processes must understand alike: these words, the commands of a queue, and how it lies in memory.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Longest packet, bytes. What is longer goes through a file.
 pub(super) const PACKET_BYTES_MAX: usize = 16 << 10;
@@ -84,8 +84,8 @@ pub(super) enum Answer {
     Names {
         names: Vec<String>,
     },
-    /// With a ring and the bell of who receives by it, if there is to be a new one, and of a trunk the ring the other way. Good while
-    /// names are of this generation.
+    /// With a ring and the bell of who receives by it, if there is to be a new one; then of a trunk the ring the other way, of a ring a
+    /// socket for files, where both are of one user. Good while names are of this generation.
     Way {
         to: Option<PortAddress>,
         number: u64,
@@ -94,7 +94,7 @@ pub(super) enum Answer {
         same_user: bool,
         backlog: u32,
     },
-    /// With the ring, the bell of who sends by it, and of a trunk the ring the other way.
+    /// With the ring, the bell of who sends by it, and then as above.
     Ring {
         from: PortAddress,
         class: u8,

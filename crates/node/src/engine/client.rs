@@ -496,7 +496,7 @@ impl Client {
         lent: (u64, u64),
     ) -> Result<u64, Blocked> {
         let (number, len) = lent;
-        self.leave_rings_for(to, &how, len)?;
+        self.leave_rings_for(to, &how)?;
         if !self.is_ready(to, len) {
             return Err(Blocked);
         }

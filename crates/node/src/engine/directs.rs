@@ -9,6 +9,7 @@ use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::Destination;
 use polyrail_proto::time::Instant;
 use polyrail_shm::{Direct, PortBell, Segment};
+use polyrail_sys::unix::UnixSocket;
 use std::io;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ struct Ring {
     memory: Direct,
     /// Of a trunk: the ring the other way.
     back: Option<Direct>,
+    /// Of a ring between programs of one user, until the receiver has it: where files of buffers come that are passed.
+    files: Option<UnixSocket>,
     /// The sender's.
     bell: PortBell,
     same_user: bool,
@@ -43,11 +46,22 @@ struct Ring {
 }
 
 impl Ring {
-    /// What an end gets: the ring it is named after, the other end's bell, and of a trunk the ring the other way.
-    fn given(&self, bell: &PortBell) -> Vec<Arc<Segment>> {
+    /// What an end gets, the bell being the other end's.
+    fn given(&self, bell: &PortBell, files: Option<UnixSocket>) -> Given {
         let back = self.back.as_ref().map(|back| back.segment().clone());
-        [self.memory.segment().clone(), bell.segment().clone()].into_iter().chain(back).collect()
+        let memory =
+            [self.memory.segment().clone(), bell.segment().clone()].into_iter().chain(back).collect();
+        Given { memory, files }
     }
+}
+
+/// What an end of a ring or trunk gets.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// The ring, the bell of the other end, and of a trunk the ring the other way.
+    pub memory: Vec<Arc<Segment>>,
+    /// Where files go from sender to receiver, if buffers may be passed.
+    pub files: Option<UnixSocket>,
 }
 
 /// What is to go past the engine.
@@ -65,8 +79,8 @@ pub(crate) struct Found {
     pub to: Option<PortAddress>,
     /// Which generation of the names says so.
     pub generation: u64,
-    /// A new ring, its number, the bell of the receiver, and of a trunk the ring the other way.
-    pub ring: Option<(u64, Vec<Arc<Segment>>)>,
+    /// A new ring or trunk, and its number.
+    pub ring: Option<(u64, Given)>,
     /// There is none to that port, and is to be none.
     pub refused: bool,
     /// Both programs are of one user.
@@ -81,8 +95,7 @@ pub(crate) struct Taken {
     pub class: Class,
     /// Both programs are of one user.
     pub same_user: bool,
-    /// The ring, the bell of the sender, and of a trunk the ring the other way.
-    pub memory: Vec<Arc<Segment>>,
+    pub given: Given,
 }
 
 impl Engine {
@@ -138,7 +151,7 @@ impl Engine {
         from: PortId,
         to: PortId,
         (class, wanted): (Class, Wanted),
-    ) -> io::Result<Option<(u64, Vec<Arc<Segment>>)>> {
+    ) -> io::Result<Option<(u64, Given)>> {
         let of_port = self.directs.list.iter().filter(|ring| ring.from == from).count();
         let trunks = self.directs.list.iter().filter(|ring| ring.to == to && ring.back.is_some()).count();
         if of_port >= RINGS_OF_PORT_MAX
@@ -156,11 +169,17 @@ impl Engine {
             Wanted::Ring => (None, Completion::Direct),
             Wanted::Trunk => (Some(Direct::create()?), Completion::Trunk),
         };
+        let (files, theirs) = match wanted {
+            Wanted::Ring if same_user => {
+                UnixSocket::pair().map(|(ours, theirs)| (Some(ours), Some(theirs)))?
+            }
+            _ => (None, None),
+        };
         self.directs.made += 1;
         let number = self.directs.made;
         let (taken, left) = (false, false);
-        let ring = Ring { number, from, to, class, memory, back, bell: own, same_user, taken, left };
-        let given = ring.given(&bell);
+        let ring = Ring { number, from, to, class, memory, back, files, bell: own, same_user, taken, left };
+        let given = ring.given(&bell, theirs);
         self.directs.list.push(ring);
         // A ring stands behind all that the sender has sent before, and that was confirmed.
         self.store.complete(to, told(number));
@@ -182,8 +201,9 @@ impl Engine {
             return None;
         }
         let from = PortAddress { node: self.node.config().node, port: ring.from };
-        let memory = ring.given(&ring.bell);
-        let taken = Taken { from, class: ring.class, same_user: ring.same_user, memory };
+        let files = ring.files.take();
+        let given = ring.given(&ring.bell, files);
+        let taken = Taken { from, class: ring.class, same_user: ring.same_user, given };
         if ring.left {
             self.directs.list.swap_remove(at);
         }

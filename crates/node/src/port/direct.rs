@@ -65,8 +65,8 @@ impl Port {
         if let Some(trunk) = found.trunk {
             client.add_trunk(trunk, u64::from(found.backlog));
         }
-        if let Some((to, (number, ring, bell))) = found.to.zip(found.ring) {
-            client.add_out((to, class, number), ring, bell);
+        if let Some((to, ring)) = found.to.zip(found.ring) {
+            client.add_out((to, class), ring);
         }
     }
 

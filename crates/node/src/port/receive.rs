@@ -3,7 +3,7 @@
 use super::{Port, deadline};
 use crate::clock::now_ns;
 use crate::engine::Budget;
-use crate::engine::client::slots::DirectBody;
+use crate::engine::client::slots::{DirectBody, Held};
 use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::error::RecvError;
 use crate::message::Message;
@@ -186,11 +186,11 @@ impl Port {
     }
 
     /// The same for a message that came past the engine.
-    pub(crate) fn release_direct(&self, ring: u64, offset: u64) {
+    pub(crate) fn release_direct(&self, ring: u64, held: Held) {
         match self.client.try_borrow_mut() {
-            Ok(mut client) => client.release_direct(ring, offset),
+            Ok(mut client) => client.release_direct(ring, held),
             Err(_) => {
-                self.direct_returns.borrow_mut().push((ring, offset));
+                self.direct_returns.borrow_mut().push((ring, held));
                 self.owes.set(true);
             }
         }
@@ -212,8 +212,8 @@ impl Port {
             return;
         }
         let mut client = self.client.borrow_mut();
-        for (ring, offset) in self.direct_returns.borrow_mut().drain(..) {
-            client.release_direct(ring, offset);
+        for (ring, held) in self.direct_returns.borrow_mut().drain(..) {
+            client.release_direct(ring, held);
         }
         for (envelope, body) in self.past_returns.borrow_mut().drain(..) {
             client.give_back_past(&envelope, body);

@@ -3,7 +3,7 @@
 use super::files_of;
 use crate::attach::words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION, say};
 use crate::engine::Guest;
-use crate::engine::directs::{Found, Taken, Wanted};
+use crate::engine::directs::{Found, Given, Taken, Wanted};
 use crate::node::Home;
 use crate::node::events::NodeEvent;
 use polyrail_proto::address::ServiceAddress;
@@ -198,9 +198,9 @@ impl Port {
         };
         let found = home.drive.engine().find_way(self.port, to, wanted, rings);
         let said = found.and_then(|Found { to, generation, ring, refused, same_user, backlog }| {
-            let (number, memory) = ring.unwrap_or_default();
+            let (number, given) = ring.unwrap_or_default();
             let answer = Answer::Way { to, number, generation, refused, same_user, backlog };
-            Ok(Said::with(answer, files_of(&memory)?))
+            Ok(Said::with(answer, descriptors_of(given)?))
         });
         // The receiver is to hear of it.
         home.drive.inline();
@@ -208,12 +208,12 @@ impl Port {
     }
 
     fn give_ring(&self, home: &Home, number: u64) -> Said {
-        let Some(Taken { from, class, same_user, memory }) = home.drive.engine().take_ring(self.port, number)
+        let Some(Taken { from, class, same_user, given }) = home.drive.engine().take_ring(self.port, number)
         else {
             return Said::refuse(Refusal::Request, "there is no such ring");
         };
         let answer = Answer::Ring { from, class: class as u8, same_user };
-        let given = files_of(&memory).map(|descriptors| Said::with(answer, descriptors));
+        let given = descriptors_of(given).map(|descriptors| Said::with(answer, descriptors));
         given.unwrap_or_else(|error| Said::refuse(Refusal::System, error))
     }
 
@@ -229,6 +229,12 @@ impl Port {
             Err(error) => Said::refuse(Refusal::System, error),
         }
     }
+}
+
+fn descriptors_of(Given { memory, files }: Given) -> io::Result<Vec<OwnedFd>> {
+    let mut descriptors = files_of(&memory)?;
+    descriptors.extend(files.map(OwnedFd::from));
+    Ok(descriptors)
 }
 
 impl Subscriber {

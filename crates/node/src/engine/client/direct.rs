@@ -4,16 +4,18 @@
 //! A flow goes by a ring or by the engine, never by both at a time: a ring is begun when nothing that was sent is under way, and
 //! left for good when it is empty, before a message goes that it can't take.
 
-use super::slots::{self, DirectBody, Place, Short};
+mod passing;
+
+use super::slots::{self, DirectBody, Held, Place, Short};
 use super::trunks::is_past;
 use super::{Blocked, Client, Envelope};
-use crate::attach::GivenRing;
+use crate::attach::{GivenRing, RingToSend};
 use crate::engine::command::Command;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{PortAddress, PortId};
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label, PortBell};
+use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label};
 use std::collections::VecDeque;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
@@ -39,10 +41,7 @@ const SERVICE: u32 = 1 << 9;
 struct Out {
     to: PortAddress,
     class: Class,
-    number: u64,
-    ring: DirectSender,
-    /// The other port's.
-    bell: PortBell,
+    given: RingToSend,
     /// It was full, and this end is woken when it is not.
     waits: bool,
     /// How many messages had been taken when one was last sent by it.
@@ -52,12 +51,25 @@ struct Out {
 /// A ring from another port.
 struct In {
     given: GivenRing,
-    /// Messages in the arena that the program has.
+    /// Messages of which the program has the memory.
     held: u32,
     untold: u32,
+    /// The file that comes with the next message is here.
+    has_file: bool,
 }
 
 impl In {
+    fn new(given: GivenRing) -> In {
+        In { given, held: 0, untold: 0, has_file: false }
+    }
+
+    /// What the next message says of itself, if there is one that can be read now.
+    #[inline]
+    fn peek(&mut self) -> Option<Label> {
+        let label = self.given.ring.peek()?;
+        (!slots::is_passed(label.note) || self.fetch_file(label.note)).then_some(label)
+    }
+
     /// Tells the sender how far this end is; that one's port, if its program has to be told by its descriptor.
     fn tell(&mut self) -> Option<PortId> {
         (self.given.ring.tell() && self.given.bell.ring()).then_some(self.given.from.port)
@@ -169,9 +181,14 @@ impl Directs {
     }
 }
 
-/// Whether such a message may go by a ring at all.
+/// Whether the engine is not needed for such a message.
+fn is_plain(how: &Manner) -> bool {
+    !how.returns && how.expires_at.is_none()
+}
+
+/// Whether the bytes of such a message may go by a ring.
 fn fits(how: &Manner, len: u64) -> bool {
-    !how.returns && how.expires_at.is_none() && len <= DIRECT_BYTES_MAX
+    is_plain(how) && len <= DIRECT_BYTES_MAX
 }
 
 impl Client {
@@ -228,18 +245,13 @@ impl Client {
     }
 
     /// There is a ring to another port from now on.
-    pub(crate) fn add_out(
-        &mut self,
-        (to, class, number): (PortAddress, Class, u64),
-        ring: DirectSender,
-        bell: PortBell,
-    ) {
-        self.directs.outs.push(Out { to, class, number, ring, bell, waits: false, taken: 0 });
+    pub(crate) fn add_out(&mut self, (to, class): (PortAddress, Class), given: RingToSend) {
+        self.directs.outs.push(Out { to, class, given, waits: false, taken: 0 });
     }
 
     /// There is a ring from another port from now on.
     pub(crate) fn add_in(&mut self, given: GivenRing) {
-        self.directs.ins.push(In { given, held: 0, untold: 0 });
+        self.directs.ins.push(In::new(given));
     }
 
     /// Counts a message that went by the engine; what its flow would like.
@@ -298,26 +310,26 @@ impl Client {
         }
     }
 
-    /// By which way a message goes.
-    fn way(&mut self, to: Destination, how: &Manner, len: u64) -> Result<Way, Blocked> {
+    /// By which way a message goes, which a ring takes or not.
+    fn way(&mut self, to: Destination, class: Class, ring_takes: bool) -> Result<Way, Blocked> {
         if self.directs.outs.is_empty() {
             return Ok(Way::Engine);
         }
         match (self.directs.receiver(to), to) {
             (Some(to), _) => {
-                let Some(at) = self.directs.out_to(to, how.class) else { return Ok(Way::Engine) };
-                if self.directs.outs[at].ring.is_over() {
+                let Some(at) = self.directs.out_to(to, class) else { return Ok(Way::Engine) };
+                if self.directs.outs[at].given.ring.is_over() {
                     self.directs.outs.swap_remove(at);
                     return Ok(Way::Engine);
                 }
-                if fits(how, len) {
+                if ring_takes {
                     return Ok(Way::Ring(at));
                 }
                 self.leave(at)?;
             }
             (None, Destination::Service(_)) => {
                 // It comes to one of several, and who knows to which.
-                while let Some(at) = self.directs.outs.iter().position(|out| out.class == how.class) {
+                while let Some(at) = self.directs.outs.iter().position(|out| out.class == class) {
                     self.leave(at)?;
                 }
             }
@@ -329,21 +341,21 @@ impl Client {
     /// Leaves a ring for good once it is empty: what goes by the engine could overtake what is there.
     fn leave(&mut self, at: usize) -> Result<(), Blocked> {
         let out = &mut self.directs.outs[at];
-        if !out.ring.is_over() && !out.ring.is_drained() {
-            out.ring.await_room();
+        if !out.given.ring.is_over() && !out.given.ring.is_drained() {
+            out.given.ring.await_room();
             out.waits = true;
-            if !out.ring.is_drained() {
+            if !out.given.ring.is_drained() {
                 return Err(Blocked);
             }
         }
-        self.pair.sq.push(&Command::EndDirect(out.number).encode()).map_err(|_| Blocked)?;
+        self.pair.sq.push(&Command::EndDirect(out.given.number).encode()).map_err(|_| Blocked)?;
         self.directs.outs.swap_remove(at);
         Ok(())
     }
 
     /// Makes room for a message that goes by the engine.
-    pub(super) fn leave_rings_for(&mut self, to: Destination, how: &Manner, len: u64) -> Result<(), Blocked> {
-        self.way(to, how, len.max(DIRECT_BYTES_MAX + 1)).map(drop)
+    pub(super) fn leave_rings_for(&mut self, to: Destination, how: &Manner) -> Result<(), Blocked> {
+        self.way(to, how.class, false).map(drop)
     }
 
     /// Sends a message by a ring if it goes by one and there is room, and nobody has to be asked or told; whether it did.
@@ -356,7 +368,7 @@ impl Client {
             return false;
         };
         let out = &self.directs.outs[at];
-        if out.waits || out.ring.is_over() {
+        if out.waits || out.given.ring.is_over() {
             return false;
         }
         let is_sent = self.put_at(at, to, how, bytes).is_some();
@@ -370,11 +382,11 @@ impl Client {
         let taken = self.directs.taken;
         let out = &mut self.directs.outs[at];
         if std::mem::replace(&mut out.taken, taken) != taken {
-            out.ring.rest();
+            out.given.ring.rest();
         }
         let service = if let Destination::Service(service) = to { Some(service) } else { None };
-        put(&mut out.ring, service, how.tag, bytes)?;
-        if out.bell.ring() {
+        put(&mut out.given.ring, service, how.tag, bytes)?;
+        if out.given.bell.ring() {
             let port = out.to.port;
             self.nudge(port);
         }
@@ -388,14 +400,14 @@ impl Client {
         how: &Manner,
         bytes: &[u8],
     ) -> Option<Result<u64, Blocked>> {
-        let at = match self.way(to, how, bytes.len() as u64) {
+        let at = match self.way(to, how.class, fits(how, bytes.len() as u64)) {
             Ok(Way::Engine) => return None,
             Ok(Way::Ring(at)) => at,
             Err(Blocked) => return Some(Err(Blocked)),
         };
         if self.put_at(at, to, how, bytes).is_none() {
             let out = &mut self.directs.outs[at];
-            out.ring.await_room();
+            out.given.ring.await_room();
             out.waits = true;
             if self.put_at(at, to, how, bytes).is_none() {
                 return Some(Err(Blocked));
@@ -403,7 +415,7 @@ impl Client {
         }
         let out = &mut self.directs.outs[at];
         if std::mem::take(&mut out.waits) {
-            out.ring.forget_room();
+            out.given.ring.forget_room();
         }
         let number = self.sent + self.directs.sent;
         self.directs.sent += 1;
@@ -448,7 +460,7 @@ impl Client {
     #[inline]
     fn ready_ring(&mut self) -> Option<(usize, Label)> {
         if let [only] = &mut self.directs.ins[..]
-            && let Some(label) = only.given.ring.peek()
+            && let Some(label) = only.peek()
         {
             return Some((0, label));
         }
@@ -462,7 +474,7 @@ impl Client {
         for at in (start..count).chain(0..start) {
             let ins = &mut self.directs.ins;
             let more_urgent = ready.is_none_or(|(ready, _)| ins[at].given.class < ins[ready].given.class);
-            if more_urgent && let Some(label) = ins[at].given.ring.peek() {
+            if more_urgent && let Some(label) = ins[at].peek() {
                 ready = Some((at, label));
             }
         }
@@ -513,10 +525,13 @@ impl Client {
         self.flush_nudges();
     }
 
-    /// The memory of a message is the ring's again.
-    pub(crate) fn release_direct(&mut self, ring: u64, offset: u64) {
+    /// The memory of a message is the ring's, or its sender's, again.
+    pub(crate) fn release_direct(&mut self, ring: u64, held: Held) {
         let Some(ring) = self.directs.ins.iter_mut().find(|one| one.given.number == ring) else { return };
-        ring.given.ring.release(offset);
+        match held {
+            Held::Arena(offset) => ring.given.ring.release(offset),
+            Held::Passed(number) => ring.given.ring.return_passed(number),
+        }
         ring.held = ring.held.saturating_sub(1);
         let nudge = ring.tell();
         self.directs.nudges.extend(nudge);
@@ -532,15 +547,20 @@ fn put(
     tag: Option<u64>,
     bytes: &[u8],
 ) -> Option<()> {
+    slots::put(ring, label_of(service, tag), tag, bytes)
+}
+
+#[inline]
+fn label_of(service: Option<ServiceAddress>, tag: Option<u64>) -> Label {
     let meta = service.map_or(0, |service| u64::from(service.kind) << 32 | u64::from(service.instance));
     let note = if service.is_some() { SERVICE } else { 0 } | if tag.is_some() { TAGGED } else { 0 };
-    slots::put(ring, Label { note, meta }, tag, bytes)
+    Label { note, meta }
 }
 
 /// Takes a message of this label from a ring. What makes no sense is empty: its sender spoils its own messages only.
 #[inline]
 fn take(ring: &mut In, short: &mut Short, Label { note, meta }: Label) -> (Envelope, Option<DirectBody>) {
-    let In { given, held, .. } = ring;
+    let In { given, held, has_file, .. } = ring;
     let is_tagged = note & TAGGED != 0;
     let (front, place) = slots::take_into(&mut given.ring, note, is_tagged, short);
     let tag = is_tagged.then_some(front);
@@ -549,6 +569,10 @@ fn take(ring: &mut In, short: &mut Short, Label { note, meta }: Label) -> (Envel
     let (len, body) = match place {
         Place::Short(len) => (len, None),
         Place::Long(offset, len) => (len, Some(long_body(given, held, offset, len))),
+        Place::Passed(number, len) => {
+            *has_file = false;
+            passing::body(given, held, number, len)
+        }
     };
     let (from, class, len) = (given.from, given.class, len as u64);
     (Envelope { from, connection: None, service, tag, class, len, notify: false }, body)
@@ -569,7 +593,7 @@ mod tests {
     use super::*;
     use polyrail_proto::id::NodeId;
     use polyrail_shm::slot_ring::BODY_BYTES;
-    use polyrail_shm::{Direct, DirectReceiver};
+    use polyrail_shm::{Direct, DirectReceiver, PortBell};
 
     fn ends(same_user: bool) -> (Direct, DirectSender, In) {
         let direct = Direct::create().unwrap();
@@ -577,8 +601,8 @@ mod tests {
         let (sender, ring) = (DirectSender::attach(file()).unwrap(), DirectReceiver::attach(file()).unwrap());
         let from = PortAddress { node: NodeId(1), port: PortId(2) };
         let bell = PortBell::create().unwrap();
-        let given = GivenRing { number: 7, from, class: Class::Urgent, same_user, ring, bell };
-        (direct, sender, In { given, held: 0, untold: 0 })
+        let given = GivenRing { number: 7, from, class: Class::Urgent, same_user, ring, bell, files: None };
+        (direct, sender, In::new(given))
     }
 
     struct DirectMessage {

@@ -83,6 +83,7 @@ impl Client {
                 trunk.lent -= (len as u64).min(trunk.lent);
                 trunk.given.back.release(offset);
             }
+            DirectBody::Passed { .. } => return,
         }
         trunk.tell();
         self.nudge_by_id(id);
