@@ -357,6 +357,7 @@ static void read_arguments(int count, char **arguments) {
     static const struct option options[] = {
         {"size", 1, 0, 's'},          {"warmup-ns", 1, 0, 'w'},     {"duration-ns", 1, 0, 'd'},
         {"wait", 1, 0, 'm'},          {"placement", 1, 0, 'l'},     {"address", 1, 0, 'a'},
+        {"read", 1, 0, 'r'},          
         {"sender-address", 1, 0, 'o'}, {"port", 1, 0, 'p'},          {"sender-core", 1, 0, 'S'},
         {"receiver-core", 1, 0, 'R'}, {0, 0, 0, 0},
     };
@@ -369,6 +370,7 @@ static void read_arguments(int count, char **arguments) {
         case 'd': job.duration_ns = number("--duration-ns", optarg, 1, INT64_MAX); break;
         case 'm': job.wait = optarg; break;
         case 'l': job.intra = !strcmp(optarg, "intra"); break;
+        case 'r': break;
         case 'a': job.address = optarg; break;
         case 'o': job.sender_address = optarg; break;
         case 'p': job.port = (int)number("--port", optarg, 1, 65535); break;

@@ -2,7 +2,9 @@
  * each library defines. A driver measures another system through its public interface, for `polyrail bench peers`.
  *
  *     peer-NAME ROLE WORKLOAD --size BYTES --warmup-ns NS --duration-ns NS --wait spin|adaptive|block
- *         --placement intra|inter --address RECEIVER --sender-address SENDER --port PORT [--sender-core N] [--receiver-core N]
+ *         --placement intra|inter --read place|copy --address RECEIVER --sender-address SENDER --port PORT [--sender-core N] [--receiver-core N]
+ *
+ * Copy: each message is to end in memory of the receiver's own, which is where these libraries put it.
  *
  * ROLE is sender or receiver, or both where a launcher starts the two; WORKLOAD is stream or pingpong. A receiver says
  * `ready` once a sender may be started. Each side ends with one line of JSON on its standard output; what goes wrong

@@ -15,6 +15,8 @@ pub struct Job {
     pub sender: bool,
     pub pingpong: bool,
     pub intra: bool,
+    /// What is lent in place is copied to memory of the program's.
+    pub copies: bool,
     pub size: usize,
     pub warmup: Duration,
     pub duration: Duration,
@@ -104,8 +106,16 @@ fn stream_out(job: &Job, link: &mut impl Link, report: &mut Report) -> Result<()
 }
 
 fn stream_in(job: &Job, link: &mut impl Link, report: &mut Report) -> Result<(), String> {
+    let mut own = vec![0; if job.copies { job.size } else { 0 }];
     loop {
-        match link.recv(|message| number_of(message, job.size))? {
+        let number = link.recv(|message| {
+            if message.len() == own.len() {
+                own.copy_from_slice(message);
+                return number_of(std::hint::black_box(&own), job.size);
+            }
+            number_of(message, job.size)
+        })?;
+        match number {
             None => report.damaged += 1,
             Some(END) => break,
             Some(number) => report.observe(number),
@@ -312,6 +322,7 @@ fn arguments() -> Result<Job, String> {
         sender,
         pingpong,
         intra: false,
+        copies: false,
         size: 0,
         warmup: Duration::ZERO,
         duration: Duration::ZERO,
@@ -326,6 +337,7 @@ fn arguments() -> Result<Job, String> {
             "--size" => job.size = number()? as usize,
             "--warmup-ns" => job.warmup = Duration::from_nanos(number()?),
             "--duration-ns" => job.duration = Duration::from_nanos(number()?),
+            "--read" => job.copies = value == "copy",
             "--placement" => job.intra = value == "intra",
             "--address" => job.address = value,
             "--port" => job.port = u16::try_from(number()?).map_err(|error| format!("{name}: {error}"))?,

@@ -103,6 +103,10 @@ pub struct BenchArgs {
     /// that.
     #[arg(long, value_enum)]
     pub send: Option<SendKind>,
+    /// Look at both ends of each message where it lies (place, if not given), or have receivers copy all of it to memory of their
+    /// own, where the protocol has not done so: stream and rate.
+    #[arg(long, value_enum)]
+    pub read: Option<ReadKind>,
     /// Ratios to report, as A:B; polyrail to every other protocol if not given. Not for stalled.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
@@ -163,6 +167,17 @@ pub enum SendKind {
     Buffer,
 }
 
+/// What receivers of a stream do with each message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadKind {
+    /// They look at both ends of it where it lies.
+    #[default]
+    Place,
+    /// They have a copy of it in memory of their own.
+    Copy,
+}
+
 /// What `stalled` pushes.
 const BYTES_DEFAULT: u64 = 10 << 30;
 /// The most repetitions where they go on until intervals are narrow.
@@ -205,6 +220,7 @@ impl BenchArgs {
             repeat: self.repeat.unwrap_or(repeat),
             tight_percent: self.tight,
             send,
+            read: self.read.unwrap_or_default(),
             protocols: self.protocol.clone(),
             versus: self.vs.iter().map(|text| values::versus(text)).collect::<Result<_, _>>()?,
             bytes: self.bytes.unwrap_or(BYTES_DEFAULT),
@@ -224,6 +240,7 @@ impl BenchArgs {
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
             ("--send", self.send.is_some(), !matches!(asked, Idle | Lone)),
+            ("--read", self.read.is_some(), matches!(asked, Stream | Rate)),
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),

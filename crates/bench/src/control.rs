@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{FlowClass, SendKind};
+use crate::args::{FlowClass, ReadKind, SendKind};
 use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
 use crate::clock::to_local;
@@ -110,6 +110,9 @@ pub struct Setup {
     pub socket_buffer_max: Option<usize>,
     /// Whether messages are sent from the application's memory or composed in the protocol's.
     pub send: SendKind,
+    /// Whether receivers copy each message that lies in the protocol's memory to their own.
+    #[serde(default)]
+    pub read: ReadKind,
     /// Whether messages go both ways.
     pub both_ways: bool,
     /// How the flow stands to others.

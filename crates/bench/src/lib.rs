@@ -40,7 +40,7 @@ mod workload;
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
     BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, NamedArgs, PeersArgs,
-    Placement, PlanName, SendKind, ServeArgs,
+    Placement, PlanName, ReadKind, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;

@@ -14,6 +14,7 @@ mod transact_c;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::args::ReadKind;
 use crate::errand::{Ending, Errand};
 use crate::run::Sample;
 use crate::wait::WaitMode;
@@ -55,6 +56,7 @@ pub(crate) struct Scene {
     pub(crate) placement: Place,
     pub(crate) size: usize,
     pub(crate) wait: WaitMode,
+    pub(crate) read: ReadKind,
     pub(crate) warmup_ns: u64,
     pub(crate) duration_ns: u64,
     pub(crate) sender: Seat,

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, SendKind};
+use crate::args::{Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point, ReadKind, SendKind};
 use crate::calibrate::{PHASE_FACTOR, Pulses, StallHistogram};
 use crate::check::CheckCounts;
 use crate::control::SideReport;
@@ -59,6 +59,8 @@ pub(crate) struct Case {
     class: Option<FlowClass>,
     /// Where messages are composed in the protocol's memory.
     send: Option<SendKind>,
+    /// Where receivers copy messages that lie in the protocol's memory.
+    read: Option<ReadKind>,
     /// What the instrument itself costs: measured, and so no part of what the case is.
     #[serde(skip)]
     tool: Option<ToolCost>,
@@ -86,6 +88,7 @@ impl Case {
                 && protocol.has_classes())
             .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
+            read: (plan.read == ReadKind::Copy).then_some(plan.read),
             tool: None,
         }
     }
@@ -116,6 +119,7 @@ impl Case {
             point: point.clone(),
             class: None,
             send: None,
+            read: (plan.read == ReadKind::Copy).then_some(plan.read),
             tool: None,
         }
     }
@@ -280,6 +284,7 @@ impl Series {
             load: LoadRow::of(case.point.load),
             class: case.class,
             send: case.send,
+            read: case.read,
             socket_buffer_max: case.point.socket_buffer_max,
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| shows_offer),

@@ -540,6 +540,7 @@ impl Run<'_> {
             devices: far.map_or_else(|| (0..links).map(device).collect(), |far| far.devices.clone()),
             socket_buffer_max: point.socket_buffer_max,
             send: self.plan.send,
+            read: self.plan.read,
             both_ways: matches!(workload, Workload::PingPong | Workload::Lone | Workload::Incast),
             class: self.plan.failover.class,
             prompt: matches!(

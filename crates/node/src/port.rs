@@ -264,7 +264,7 @@ impl Port {
         let number = number.ok_or_else(|| self.not_taken())?;
         if self.client.borrow().sent_direct() == direct {
             self.sent(to, number, bytes.len())?;
-            self.seek_ring(to, how.class, until_ns);
+            self.seek_ring(to, how.class, len, until_ns);
         } else {
             self.call_if_needed();
         }
@@ -344,7 +344,6 @@ impl Port {
             return Err(self.not_taken());
         };
         self.sent(to, number, len)?;
-        self.seek_ring(to, how.class, until_ns);
         Ok(number)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{FailoverPlan, FlowDirection, HostPlan, Placement, SendKind};
+use super::{FailoverPlan, FlowDirection, HostPlan, Placement, ReadKind, SendKind};
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -22,6 +22,7 @@ pub(crate) struct Plan {
     /// Half the width of an interval, in percent of its middle, that is narrow enough to stop.
     pub(crate) tight_percent: Option<f64>,
     pub(crate) send: SendKind,
+    pub(crate) read: ReadKind,
     pub(crate) protocols: Vec<String>,
     pub(crate) versus: Vec<(String, String)>,
     /// What `stalled` pushes.

@@ -40,6 +40,13 @@ fn one_core_is_for_two_threads_that_sleep_within_a_machine() {
 }
 
 #[test]
+fn receivers_of_streams_may_copy() {
+    assert_eq!(planned("stream --read copy").read, ReadKind::Copy);
+    assert_eq!(planned("rate").read, ReadKind::Place);
+    assert!(refused("pingpong --read copy").contains("--read"));
+}
+
+#[test]
 fn sizes_are_numbers_powers_of_two_and_the_edges_of_packets() {
     assert_eq!(sizes(&planned("stream --size 100,64..1K,2K")), [100, 64, 128, 256, 512, 1024, 2048]);
     assert_eq!(sizes(&planned("stream --size 64,128 --around 3")), [61, 64, 67, 125, 128, 131]);

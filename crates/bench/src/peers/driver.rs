@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Scene, Told};
+use crate::args::ReadKind;
 use crate::check::CheckCounts;
 use crate::control::{Role, SideReport};
 use crate::run::Sample;
@@ -34,6 +35,9 @@ pub(super) fn arguments(role: Option<Role>, scene: &Scene) -> Vec<String> {
     add("address", scene.receiver.address.to_string());
     add("sender-address", scene.sender.address.to_string());
     add("port", scene.port.to_string());
+    if scene.read == ReadKind::Copy {
+        add("read", "copy".to_owned());
+    }
     for (name, seat) in [("sender-core", &scene.sender), ("receiver-core", &scene.receiver)] {
         if let Some(core) = seat.core {
             add(name, core.to_string());

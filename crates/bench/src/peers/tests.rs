@@ -11,6 +11,7 @@ fn scene(workload: Workload, placement: Place) -> Scene {
         placement,
         size: 64,
         wait: WaitMode::Spin,
+        read: ReadKind::Place,
         warmup_ns: 300_000_000,
         duration_ns: 1_500_000_000,
         sender: seat(1, 0),
@@ -56,6 +57,14 @@ fn iperf3_is_told_our_conditions_in_whole_seconds() {
     assert_eq!(line(&sender), "-J -i 0 -p 4711 -c 10.60.0.2 -C cubic -l 64 -t 2 -O 1");
     assert_eq!((receiver.core, sender.core), (Some(1), Some(0)));
     assert_eq!((ready, ends_itself), (Ready::ListensTcp, true));
+}
+
+#[test]
+fn a_driver_is_told_that_its_receiver_copies() {
+    let line = |scene: &Scene| driver::arguments(Some(crate::control::Role::Receiver), scene).join(" ");
+    let lent = scene(Workload::Stream, Place::Intra);
+    assert!(!line(&lent).contains("--read"));
+    assert!(line(&Scene { read: ReadKind::Copy, ..lent }).contains("--read copy"));
 }
 
 #[test]

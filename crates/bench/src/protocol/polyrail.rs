@@ -24,7 +24,7 @@ pub(super) use cast::Multicast;
 pub(super) use connected::{BYTES, MESSAGES};
 
 use super::{Caster, Flow, Listener, Pipe, Pipes, Protocol, Setup, Transactor};
-use crate::args::{FlowClass, SendKind};
+use crate::args::{FlowClass, ReadKind, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
 
@@ -337,6 +337,8 @@ struct PolyrailPipe {
     port: Port,
     service: ServiceAddress,
     send: SendKind,
+    /// Memory of the program's, if messages are copied there.
+    own: Option<Vec<u8>>,
     class: Class,
     /// Where the last message came from: who answers sends there.
     peer: Option<PortAddress>,
@@ -349,7 +351,8 @@ impl PolyrailPipe {
         let class = class_of(setup);
         let port = node.port().map_err(io::Error::other)?;
         let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
-        Ok(Self { port, service, send: setup.send, class, peer: None, _node: node.clone() })
+        let own = (setup.read == ReadKind::Copy).then(|| vec![0; setup.size]);
+        Ok(Self { port, service, send: setup.send, own, class, peer: None, _node: node.clone() })
     }
 
     fn find(&self, timeout: Duration) -> io::Result<()> {
@@ -382,16 +385,27 @@ impl Pipe for PolyrailPipe {
         let Some(message) = self.port.recv_timeout(Waiter::BLOCK_MAX).map_err(io::Error::other)? else {
             return Ok(0);
         };
-        sink(message.bytes());
+        take(message.bytes(), &mut self.own, sink);
         self.peer = Some(message.from());
         drop(message);
         let mut count = 1;
         while count < TURN_MESSAGES_MAX
             && let Some(message) = self.port.recv_arrived().map_err(io::Error::other)?
         {
-            sink(message.bytes());
+            take(message.bytes(), &mut self.own, sink);
             count += 1;
         }
         Ok(count)
+    }
+}
+
+/// Gives a message on, from where it lies or from a copy.
+fn take(message: &[u8], own: &mut Option<Vec<u8>>, sink: &mut dyn FnMut(&[u8])) {
+    match own.as_mut().and_then(|own| own.get_mut(..message.len())) {
+        Some(copy) => {
+            copy.copy_from_slice(message);
+            sink(std::hint::black_box(copy));
+        }
+        None => sink(message),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::SCHEMA;
 use super::expected::Expected;
 use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
-use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, SendKind};
+use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, ReadKind, SendKind};
 use crate::calibrate::{Calibration, Pulses, StallHistogram};
 use crate::host::{DeviceRow, Host};
 use crate::remote::{ClockSample, METHOD};
@@ -105,6 +105,8 @@ pub(super) struct Row {
     pub(super) class: Option<FlowClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) send: Option<SendKind>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) read: Option<ReadKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) socket_buffer_max: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,7 +183,7 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 21] = [
+pub(super) const CONDITIONS: [&str; 22] = [
     "workload",
     "protocol",
     "placement",
@@ -202,6 +204,7 @@ pub(super) const CONDITIONS: [&str; 21] = [
     "beside",
     "class",
     "send",
+    "read",
     "socket_buffer_max",
 ];
 
@@ -224,6 +227,7 @@ impl Row {
             load,
             class,
             send,
+            read,
             socket_buffer_max,
             throughput_mbps: _,
             offered_mbps: _,
@@ -270,7 +274,7 @@ impl Row {
             json!(size),
             json!(wait),
         ];
-        let behind = [json!(class), json!(send), json!(socket_buffer_max)];
+        let behind = [json!(class), json!(send), json!(read), json!(socket_buffer_max)];
         let values = before.into_iter().chain(load.conditions()).chain(behind);
         CONDITIONS.into_iter().zip(values).collect()
     }

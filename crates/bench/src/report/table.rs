@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::document::{Document, Row};
 use super::figures::{Gaps, Memory, Sides};
-use crate::args::{FlowClass, Placement, SendKind};
+use crate::args::{FlowClass, Placement, ReadKind, SendKind};
 use crate::calibrate::StallHistogram;
 use crate::host::{DeviceRow, Host};
 use crate::run::RelayRow;
@@ -343,6 +343,9 @@ pub(super) fn conditions(row: &Row) -> String {
     let (placement, mut wait) = (row.placement.name(), row.wait.name().to_owned());
     if row.send == Some(SendKind::Buffer) {
         wait += " buffer";
+    }
+    if row.read == Some(ReadKind::Copy) {
+        wait += " copied";
     }
     if let Some(bytes) = row.socket_buffer_max {
         let _ = write!(wait, " sockets {bytes} B");

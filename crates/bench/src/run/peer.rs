@@ -174,6 +174,7 @@ impl Run<'_> {
             placement: if testbed.is_some() { Place::Inter } else { Place::Intra },
             size: point.size,
             wait: point.wait,
+            read: plan.read,
             warmup_ns: plan.warmup_ns,
             duration_ns: plan.duration_ns,
             sender: seat(SENDER_NODE, SENDER_CORE),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::{Histogram, Mark, Surroundings, Window};
+use crate::args::SendKind;
 use crate::check::{CheckCounts, number_of, stamp};
 use crate::clock::now_ns;
 use crate::control::{Job, SideReport};
@@ -88,28 +89,61 @@ fn exchange(
 }
 
 pub(super) fn answer(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
-    let size = job.setup.size;
-    let mut waiting: Vec<u8> = Vec::with_capacity(4 * size);
+    let mut answers = Answers::new(job);
     let mut counts = CheckCounts::default();
     loop {
-        waiting.clear();
-        let count = pipe.recv(&mut |message| {
-            if message.len() == size {
-                waiting.extend_from_slice(message);
-            } else {
-                counts.damaged += 1;
-            }
-        })?;
-        for message in waiting.chunks_exact(size) {
+        let count = pipe.recv(&mut |message| counts.damaged += u64::from(!answers.keep(message)))?;
+        answers.each(|message| {
             while !pipe.send(message)? {
                 if around.drain_expected().is_some() {
                     break;
                 }
             }
             counts.messages += 1;
-        }
+            Ok(())
+        })?;
         if count == 0 && around.drain_expected().is_some() {
             return Ok(SideReport { counts, ..SideReport::default() });
         }
+    }
+}
+
+/// What is to be sent back: each message as it came, or, where messages are composed in the protocol's memory, its number alone, so
+/// that nothing depends on how long it is.
+struct Answers {
+    message: Vec<u8>,
+    composes: bool,
+    waiting: Vec<u8>,
+    numbers: Vec<u64>,
+}
+
+impl Answers {
+    fn new(job: &Job) -> Self {
+        let (size, composes) = (job.setup.size, job.setup.send == SendKind::Buffer);
+        let waiting = Vec::with_capacity(if composes { 0 } else { 4 * size });
+        Self { message: vec![0x5A; size], composes, waiting, numbers: Vec::new() }
+    }
+
+    /// Keeps what it takes to answer; whether the message is whole.
+    fn keep(&mut self, message: &[u8]) -> bool {
+        if !self.composes {
+            let whole = message.len() == self.message.len();
+            self.waiting.extend_from_slice(if whole { message } else { &[] });
+            return whole;
+        }
+        let number = number_of(message, self.message.len());
+        self.numbers.extend(number);
+        number.is_some()
+    }
+
+    /// Sends all that is kept back.
+    fn each(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        for number in self.numbers.drain(..) {
+            stamp(&mut self.message, number);
+            send(&self.message)?;
+        }
+        self.waiting.chunks_exact(self.message.len()).try_for_each(send)?;
+        self.waiting.clear();
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::args::tests::parse;
-use crate::args::{FlowClass, Load, Plan, SendKind};
+use crate::args::{FlowClass, Load, Plan, ReadKind, SendKind};
 use crate::calibrate::tests::pulses_for_tests;
 use crate::control::Setup;
 use crate::pace::Pace;
@@ -141,6 +141,7 @@ pub(crate) fn setup_for_tests(size: usize) -> Setup {
         devices: Vec::new(),
         socket_buffer_max: None,
         send: SendKind::Slice,
+        read: ReadKind::Place,
         both_ways: false,
         class: FlowClass::Normal,
         prompt: false,
@@ -176,6 +177,7 @@ fn measured(line: &str, fault: Fault) -> (Value, Sample) {
     let setup = Setup {
         wait: plan.points[0].wait,
         send: plan.send,
+        read: plan.read,
         both_ways: plan.workload == Workload::PingPong,
         ..setup_for_tests(plan.points[0].size)
     };

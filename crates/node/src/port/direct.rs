@@ -7,9 +7,11 @@ use crate::engine::client::direct::Wish;
 use crate::engine::directs::Wanted;
 use polyrail_proto::flow::Class;
 use polyrail_proto::node::Destination;
+use polyrail_shm::DIRECT_BYTES_MAX;
 
-/// A flow that is worth a ring waits so long at most for what was sent before to arrive.
+/// A flow that is worth a ring waits so long at most for what was sent before to arrive; one of long messages, longer.
 const CALM_PATIENCE_NS: u64 = 10_000_000;
+const CALM_PATIENCE_LONG_NS: u64 = 200_000_000;
 
 impl Port {
     /// Sees to it that it is known who gets a message to `to`, where that matters.
@@ -20,19 +22,21 @@ impl Port {
         }
     }
 
-    /// A message went by the engine: asks for a ring if it is worth one. Waits no longer than its sender would have.
-    pub(super) fn seek_ring(&self, to: Destination, class: Class, until_ns: Option<u64>) {
+    /// A message of `len` bytes went by the engine, or a long one is to go: asks for a ring if its flow is worth one. Waits no longer
+    /// than its sender would have.
+    pub(super) fn seek_ring(&self, to: Destination, class: Class, len: u64, until_ns: Option<u64>) {
         if self.tie.is_none() {
             return;
         }
-        let wish = self.client.borrow_mut().wish_of(to, class);
+        let is_long = len > DIRECT_BYTES_MAX;
+        let wish = self.client.borrow_mut().wish_of(to, class, is_long);
         let is_calm = |port: &Port| port.client.borrow().unconfirmed() == 0;
         match wish {
             Wish::None => {}
             Wish::Ring => self.ask_way(to, (class, Wanted::Ring)),
             Wish::Calm if !self.client.borrow().knows(to) => self.ask_way(to, (class, Wanted::Ring)),
             Wish::Calm => {
-                let patient_ns = now_ns() + CALM_PATIENCE_NS;
+                let patient_ns = now_ns() + if is_long { CALM_PATIENCE_LONG_NS } else { CALM_PATIENCE_NS };
                 let until_ns = until_ns.map_or(patient_ns, |until_ns| until_ns.min(patient_ns));
                 if self.wait_until(Some(until_ns), is_calm) {
                     self.ask_way(to, (class, Wanted::Ring));

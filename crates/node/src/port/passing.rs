@@ -44,6 +44,9 @@ impl Port {
         }
         self.check_send(to)?;
         self.prepare_way(to, how.class);
+        if !self.may_pass(to, how, len) && len > DIRECT_BYTES_MAX {
+            self.seek_ring(to, how.class, len, until_ns);
+        }
         if !self.may_pass(to, how, len) {
             return Ok(Passed::Not(buffer));
         }

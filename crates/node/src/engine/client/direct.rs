@@ -254,8 +254,9 @@ impl Client {
         self.directs.ins.push(In::new(given));
     }
 
-    /// Counts a message that went by the engine; what its flow would like.
-    pub(crate) fn wish_of(&mut self, to: Destination, class: Class) -> Wish {
+    /// Counts a message that goes by the engine; what its flow would like. To wait pays sooner where messages are long: each takes
+    /// many times as long by the engine.
+    pub(crate) fn wish_of(&mut self, to: Destination, class: Class, is_long: bool) -> Wish {
         if !self.may_have_ring(to) {
             return Wish::None;
         }
@@ -277,17 +278,17 @@ impl Client {
         });
         let flow = &mut counted[at];
         flow.messages += 1;
-        if flow.refused || flow.messages < if calm { flow.wanted_after } else { flow.wait_after } {
+        let is_soon = calm || is_long;
+        if flow.refused || flow.messages < if is_soon { flow.wanted_after } else { flow.wait_after } {
             return Wish::None;
         }
         flow.messages = 0;
-        if calm {
+        if is_soon {
             flow.wanted_after = (flow.wanted_after * 2).min(WANTED_AFTER_MAX);
-            Wish::Ring
         } else {
             flow.wait_after = (flow.wait_after * 2).min(WAIT_AFTER_MAX);
-            Wish::Calm
         }
+        if calm { Wish::Ring } else { Wish::Calm }
     }
 
     /// Whether messages to `to` stay on this machine, as far as is known: those that leave it are never held up for a ring.
