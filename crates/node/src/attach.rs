@@ -65,8 +65,9 @@ pub(crate) struct RingToSend {
     pub ring: DirectSender,
     /// The receiver's.
     pub bell: PortBell,
-    /// Where files of buffers go that are passed, if they may be.
-    pub files: Option<UnixSocket>,
+    /// Ends with the receiver. Files of buffers go by it that are passed, if both are of one user.
+    pub line: UnixSocket,
+    pub same_user: bool,
 }
 
 /// A ring that a node gives to who receives by it.
@@ -80,8 +81,8 @@ pub(crate) struct GivenRing {
     pub ring: DirectReceiver,
     /// The sender's.
     pub bell: PortBell,
-    /// Where files of buffers come that are passed, if they may be.
-    pub files: Option<UnixSocket>,
+    /// Ends with the sender. Files of buffers come by it that are passed.
+    pub line: UnixSocket,
 }
 
 /// A trunk that a node gives to either end.
@@ -96,6 +97,8 @@ pub(crate) struct GivenTrunk {
     pub back: DirectReceiver,
     /// The other end's.
     pub bell: PortBell,
+    /// Ends with the other end.
+    pub line: UnixSocket,
 }
 
 impl Attached {
@@ -121,6 +124,17 @@ impl Attached {
     /// Whether this is a child of the process that was attached.
     pub(crate) fn is_forked(&self) -> bool {
         polyrail_sys::process::fork_count() != self.forks
+    }
+
+    /// Whether the node has ended, said once.
+    pub(crate) fn take_end(&self) -> bool {
+        let tie = self.tie();
+        tie.look();
+        let is_new = tie.has_ended() && !tie.is_told_all();
+        if is_new {
+            tie.note_told_all();
+        }
+        is_new
     }
 
     /// Lets go of the node: it closes the ports of this process.
@@ -249,17 +263,18 @@ impl Tie {
         };
         let mut found = FoundWay { to, generation, ring: None, trunk: None, refused, backlog };
         let mut descriptors = descriptors.into_iter();
-        let (Some(ring), Some(bell)) = (descriptors.next(), descriptors.next()) else { return Ok(found) };
-        let (ring, bell) = (DirectSender::attach(ring)?, PortBell::attach(bell)?);
-        match (wanted, to, descriptors.next()) {
-            (Wanted::Ring, _, files) => {
-                found.ring = Some(RingToSend { number, ring, bell, files: files.map(UnixSocket::from) });
+        let Some(first) = descriptors.next() else { return Ok(found) };
+        let mut next = || descriptors.next().ok_or(io::ErrorKind::InvalidData);
+        let (ring, bell) = (DirectSender::attach(first)?, PortBell::attach(next()?)?);
+        match (wanted, to) {
+            (Wanted::Ring, _) => {
+                found.ring = Some(RingToSend { number, ring, bell, line: next()?.into(), same_user });
             }
-            (Wanted::Trunk, Some(peer), Some(back)) => {
-                let (out, back) = (ring, DirectReceiver::attach(back)?);
-                found.trunk = Some(GivenTrunk { number, peer, class, same_user, out, back, bell });
+            (Wanted::Trunk, Some(peer)) => {
+                let (out, back, line) = (ring, DirectReceiver::attach(next()?)?, next()?.into());
+                found.trunk = Some(GivenTrunk { number, peer, class, same_user, out, back, bell, line });
             }
-            (Wanted::Trunk, ..) => {}
+            (Wanted::Trunk, None) => {}
         }
         Ok(found)
     }
@@ -267,23 +282,22 @@ impl Tie {
     /// The ring that was announced under this number.
     pub(crate) fn take_ring(&self, number: u64) -> io::Result<GivenRing> {
         let (from, class, same_user, descriptors) = self.take_announced(number)?;
-        let mut descriptors = descriptors.into_iter();
-        let (Some(ring), Some(bell)) = (descriptors.next(), descriptors.next()) else {
+        let Ok([ring, bell, line]) = <[OwnedFd; 3]>::try_from(descriptors) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let (ring, bell) = (DirectReceiver::attach(ring)?, PortBell::attach(bell)?);
-        let files = descriptors.next().map(UnixSocket::from);
-        Ok(GivenRing { number, from, class, same_user, ring, bell, files })
+        Ok(GivenRing { number, from, class, same_user, ring, bell, line: line.into() })
     }
 
     /// The trunk that was announced under this number.
     pub(crate) fn take_trunk(&self, number: u64) -> io::Result<GivenTrunk> {
         let (peer, class, same_user, descriptors) = self.take_announced(number)?;
-        let Ok([back, bell, out]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+        let Ok([back, bell, out, line]) = <[OwnedFd; 4]>::try_from(descriptors) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let (out, back) = (DirectSender::attach(out)?, DirectReceiver::attach(back)?);
-        Ok(GivenTrunk { number, peer, class, same_user, out, back, bell: PortBell::attach(bell)? })
+        let (bell, line) = (PortBell::attach(bell)?, line.into());
+        Ok(GivenTrunk { number, peer, class, same_user, out, back, bell, line })
     }
 
     fn take_announced(&self, number: u64) -> io::Result<(PortAddress, Class, bool, Vec<OwnedFd>)> {

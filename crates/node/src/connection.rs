@@ -157,7 +157,7 @@ impl Port {
     /// named once until it was asked: read it until there is nothing more.
     pub fn next_readable(&self, timeout: Option<Duration>) -> Option<ConnectionId> {
         let mut next = None;
-        self.wait_until(deadline(timeout), |port| {
+        self.wait_past(deadline(timeout), |port| {
             let mut client = port.sorted();
             next = client.next_readable();
             next.is_some()
@@ -207,7 +207,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
     pub fn accept(port: P, timeout: Option<Duration>) -> Result<Self, ConnectionError> {
         port.check_fork()?;
         let mut request = None;
-        port.wait_until(deadline(timeout), |port| {
+        port.wait_past(deadline(timeout), |port| {
             let mut client = port.sorted();
             request = client.take_request();
             request.is_some()
@@ -231,11 +231,11 @@ impl<P: Deref<Target = Port>> Connection<P> {
         };
         let connection = Connection { port, id, peer, service, stream: how.stream, class: how.class };
         if how.accepted_within.is_some() {
-            let accepted = connection.port.wait_until(until, |port| {
+            let accepted = connection.wait(until, |port| {
                 connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
             });
             if !accepted {
-                let gone = connection.port.is_cut_off();
+                let gone = connection.is_cut_off();
                 return Err(if gone { ConnectionError::Closed } else { ConnectionError::TimedOut });
             }
             connection.check_over()?;
@@ -435,12 +435,25 @@ impl<P: Deref<Target = Port>> Connection<P> {
         Ok(())
     }
 
+    /// Waits as whoever is at the other end is reached: past the engine or by it.
+    fn wait(&self, until: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
+        match is_past(self.id) {
+            true => self.port.wait_past(until, done),
+            false => self.port.wait_until(until, done),
+        }
+    }
+
+    /// Whether nobody reaches the other end any more.
+    fn is_cut_off(&self) -> bool {
+        if is_past(self.id) { self.port.is_cut_off() } else { self.port.has_no_engine() }
+    }
+
     /// Waits until something is here, or `or` says yes; false: the other side has sent all, and it was read.
     fn await_arrival(&self, until: Option<u64>, or: impl Fn() -> bool) -> Result<bool, ConnectionError> {
         self.port.check_fork()?;
         self.port.take_returns();
         let mut state = None;
-        self.port.wait_until(until, |port| {
+        self.wait(until, |port| {
             state = self.look(port, |known| (!known.arrivals.is_empty(), known.ended, known.over.is_some()));
             or() || state.is_none_or(|(here, ended, over)| here || ended || over)
         });
@@ -448,7 +461,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
             Some((true, ..)) => Ok(true),
             Some((_, true, _)) => Ok(false),
             Some((.., true)) => self.check_over().map(|()| false),
-            Some(_) if self.port.is_cut_off() => Err(ConnectionError::Closed),
+            Some(_) if self.is_cut_off() => Err(ConnectionError::Closed),
             Some(_) => Err(ConnectionError::TimedOut),
             None => Err(ConnectionError::Closed),
         }

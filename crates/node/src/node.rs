@@ -256,10 +256,13 @@ impl Node {
                 let mut engine = home.drive.engine();
                 std::iter::from_fn(|| engine.poll_event()).collect()
             }
-            Host::Other(attached) => match self.listen(attached) {
-                Ok(tie) => std::iter::from_fn(|| tie.event()).collect(),
-                Err(_) => Vec::new(),
-            },
+            Host::Other(attached) => {
+                let tie = self.listen(attached);
+                let news = tie.iter().flat_map(|tie| std::iter::from_fn(|| tie.event()));
+                let end = attached.take_end().then_some(NodeEvent::NodeEnded);
+                // In this order: what it said before is told before.
+                news.collect::<Vec<_>>().into_iter().chain(end).collect()
+            }
         }
     }
 

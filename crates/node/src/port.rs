@@ -145,9 +145,32 @@ impl Port {
         self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
-    /// Whether its engine, in another process, is gone: nothing more comes of what this port does.
-    pub(crate) fn is_cut_off(&self) -> bool {
+    /// Whether the node of another process that it belongs to is gone. The port talks on to those that it has talked to past that
+    /// node (ARCHITECTURE.md, "Direct rings"), as long as they live; for all else attach anew.
+    pub fn has_lost_node(&self) -> bool {
+        self.tie.iter().for_each(Tie::look);
+        self.has_no_engine()
+    }
+
+    /// Whether its engine, in another process, is known to be gone.
+    #[inline]
+    pub(crate) fn has_no_engine(&self) -> bool {
         self.tie.as_ref().is_some_and(Tie::has_ended)
+    }
+
+    /// Whether nothing more comes of what this port does: its engine is gone, and so are all that it talked to past that.
+    #[inline]
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.has_no_engine() && !self.client.borrow().has_ways()
+    }
+
+    /// Notices if the engine is gone, by a system call; and whoever is gone then, for nobody would say so.
+    pub(crate) fn look_around(&self) {
+        let Some(tie) = &self.tie else { return };
+        tie.look();
+        if tie.has_ended() {
+            self.client.borrow_mut().look_for_ends();
+        }
     }
 
     /// The services that are bound, for messages to users.
@@ -213,8 +236,7 @@ impl Port {
     /// Sends a message past the engine, if it goes that way and nothing is in its way; whether it did.
     #[inline]
     fn send_at_once(&self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
-        let Some(tie) = &self.tie else { return false };
-        if self.shared.host.is_forked() || tie.has_ended() || !self.failures.borrow().is_empty() {
+        if self.tie.is_none() || self.shared.host.is_forked() || !self.failures.borrow().is_empty() {
             return false;
         }
         let is_sent = self.client.borrow_mut().send_at_once(to, how, bytes);
@@ -252,16 +274,23 @@ impl Port {
         }
         self.check_send(to)?;
         self.prepare_way(to, how.class);
+        let goes_past = |port: &Port| port.client.borrow().goes_direct(to, &how, len);
+        if !goes_past(self) {
+            self.check_engine()?;
+        }
         let direct = self.client.borrow().sent_direct();
         let mut number = self.client.borrow_mut().send_as(to, how, bytes).ok();
         if number.is_none() {
-            self.wait_until(until_ns, |port| {
+            self.wait_past(until_ns, |port| {
+                if port.has_no_engine() && !goes_past(port) {
+                    return true;
+                }
                 port.read_to_be_heard();
                 number = port.client.borrow_mut().send_as(to, how, bytes).ok();
                 number.is_some()
             });
         }
-        let number = number.ok_or_else(|| self.not_taken())?;
+        let number = number.ok_or_else(|| self.not_taken(goes_past(self)))?;
         if self.client.borrow().sent_direct() == direct {
             self.sent(to, number, bytes.len())?;
             self.seek_ring(to, how.class, len, until_ns);
@@ -303,7 +332,7 @@ impl Port {
         if !attempt(self) {
             self.wait_until(until_ns, attempt);
         }
-        let number = number.ok_or_else(|| self.not_taken())?;
+        let number = number.ok_or_else(|| self.not_taken(false))?;
         self.sent(to, number, len)?;
         Ok(number)
     }
@@ -326,6 +355,7 @@ impl Port {
         {
             return self.submit_bytes(to, how, &buffer, until_ns);
         }
+        self.check_engine()?;
         // Buffers that come back are free again, also for who never receives.
         self.sort_arrivals();
         self.check_send(to)?;
@@ -341,7 +371,7 @@ impl Port {
         });
         let Some(number) = number else {
             drop(self.client.borrow().take_up(lent));
-            return Err(self.not_taken());
+            return Err(self.not_taken(false));
         };
         self.sent(to, number, len)?;
         Ok(number)
@@ -364,12 +394,13 @@ impl Port {
         let mut all_back = self.client.borrow_mut().reclaim_passed();
         let mut buffer = self.shared.pool.alloc(len).ok();
         if buffer.is_none() && (self.client.borrow().unconfirmed() > 0 || !all_back) {
-            self.wait_until(None, |port| {
+            self.wait_past(None, |port| {
                 // Among what has come may be buffers that were lent.
                 port.sort_arrivals();
                 all_back = port.client.borrow_mut().await_passed();
                 buffer = port.shared.pool.alloc(len).ok();
-                buffer.is_some() || port.client.borrow().unconfirmed() == 0 && all_back
+                let engine_has_none = port.client.borrow().unconfirmed() == 0 || port.has_no_engine();
+                buffer.is_some() || engine_has_none && all_back
             });
         }
         buffer.ok_or(SendError::Memory(len as u64))
@@ -385,6 +416,11 @@ impl Port {
         if self.is_cut_off() { Err(SendError::Closed) } else { Ok(()) }
     }
 
+    /// A message needs the engine: is there one?
+    fn check_engine(&self) -> Result<(), SendError> {
+        if self.has_no_engine() { Err(SendError::Closed) } else { Ok(()) }
+    }
+
     /// An engine in another process takes nothing from who does not read its answers.
     fn read_to_be_heard(&self) {
         if self.tie.is_some() {
@@ -392,9 +428,10 @@ impl Port {
         }
     }
 
-    /// Why a message was not taken for which there was no room.
-    fn not_taken(&self) -> SendError {
-        if self.is_cut_off() { SendError::Closed } else { SendError::Blocked }
+    /// Why a message was not taken for which there was no room, on its way past the engine or not.
+    fn not_taken(&self, past: bool) -> SendError {
+        let is_over = if past { self.is_cut_off() } else { self.has_no_engine() };
+        if is_over { SendError::Closed } else { SendError::Blocked }
     }
 
     /// A message was handed in: drive the engine if it is time, and see whether its destination exists.
@@ -550,6 +587,7 @@ impl Port {
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
         self.check_send(Destination::Connection(id))?;
+        self.check_engine()?;
         let mut gathered = self.client.borrow_mut().gather(id, class, bytes).ok();
         if gathered.is_none() {
             self.wait_until(deadline(timeout), |port| {
@@ -557,7 +595,7 @@ impl Port {
                 gathered.is_some()
             });
         }
-        if gathered.ok_or_else(|| self.not_taken())? == Gathered::HandedIn {
+        if gathered.ok_or_else(|| self.not_taken(false))? == Gathered::HandedIn {
             self.turn(now_ns(), Budget::SENDING);
             self.pace.borrow_mut().driven();
         }
@@ -589,7 +627,21 @@ impl Port {
 
     /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first, or the engine, in another
     /// process, is gone.
-    pub(crate) fn wait_until(&self, until_ns: Option<u64>, mut done: impl FnMut(&Port) -> bool) -> bool {
+    pub(crate) fn wait_until(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
+        self.wait_by(until_ns, Port::has_no_engine, done)
+    }
+
+    /// The same for what may come past the engine: an engine that is gone does not end it while anybody is there to talk to.
+    pub(crate) fn wait_past(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
+        self.wait_by(until_ns, Port::is_cut_off, done)
+    }
+
+    fn wait_by(
+        &self,
+        until_ns: Option<u64>,
+        is_vain: fn(&Port) -> bool,
+        mut done: impl FnMut(&Port) -> bool,
+    ) -> bool {
         let spin_until = match self.wait.get() {
             Wait::Spin => u64::MAX,
             Wait::Adaptive => now_ns() + self.shared.config.adaptive_spin.as_nanos() as u64,
@@ -603,13 +655,15 @@ impl Port {
             }
             let now = now_ns();
             let is_over = until_ns.is_some_and(|until| now >= until);
-            if (is_over && !first) || self.is_cut_off() {
+            if (is_over && !first) || is_vain(self) {
                 return false;
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
                 let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
-                self.tie.iter().filter(|_| was_long).for_each(|tie| tie.look());
+                if was_long {
+                    self.look_around();
+                }
                 if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
                     return true;
                 }
@@ -657,7 +711,9 @@ impl Port {
         let left =
             until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
         let rang = self.client.borrow().pair.client_bell.wait(Some(left));
-        self.tie.iter().filter(|_| !rang).for_each(|tie| tie.look());
+        if !rang {
+            self.look_around();
+        }
         false
     }
 }

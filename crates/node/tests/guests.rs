@@ -2,8 +2,8 @@
 //! node that does not mean well.
 
 use polyrail::{
-    Class, Config, Connect, ConnectionError, Destination, Disconnect, ErrorCode, Node, Port, PortAddress,
-    RecvError, Scope, SendError, SendOptions, ServiceAddress, StartError,
+    Class, Config, Connect, ConnectionError, Destination, Disconnect, ErrorCode, Node, NodeEvent, Port,
+    PortAddress, RecvError, Scope, SendError, SendOptions, ServiceAddress, StartError, Wait,
 };
 use polyrail_shm::Segment;
 use polyrail_sys::unix::{Packet, Place, UnixSocket};
@@ -346,6 +346,103 @@ fn a_node_that_is_killed_is_told_to_its_programs_and_the_next_takes_its_place() 
     let port = node.port().unwrap();
     port.send(port.address(), b"anew").unwrap();
     assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"anew");
+}
+
+/// A message there and back.
+fn question(port: &Port, to: impl Into<Destination>, number: u64) {
+    let bytes = vec![number as u8; 8 + number as usize % 3_000];
+    port.send(to, &bytes).unwrap();
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().expect("waited in vain").bytes(), bytes);
+}
+
+#[test]
+fn programs_talk_on_past_a_node_that_was_killed_as_long_as_both_live() {
+    let door = Door::new("orphans");
+    let mut host = Other::start("host", &door.0);
+    let mut server = Other::start("server", &door.0);
+    let node = Node::attach(&door.0).unwrap();
+    assert!(!node.events().contains(&NodeEvent::NodeEnded));
+    let port = node.port().unwrap();
+    port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    // The answers go past the node by then too.
+    until("they talk past the node", || {
+        (0..50).for_each(|number| question(&port, SERVICE, number));
+        port.sent_direct() > 500
+    });
+    let direct = port.sent_direct();
+    assert!(!port.has_lost_node());
+
+    host.kill();
+    for (number, wait) in (0..2_000).zip([Wait::Block, Wait::Adaptive, Wait::Spin].into_iter().cycle()) {
+        port.set_wait(wait);
+        question(&port, SERVICE, number);
+    }
+    pass(&port, SERVICE, 3 << 20, 7);
+    assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().len(), 3 << 20);
+    assert_eq!(port.sent_direct() - direct, 2_001);
+    until("it is told", || port.has_lost_node() && node.events().contains(&NodeEvent::NodeEnded));
+    assert!(!node.events().contains(&NodeEvent::NodeEnded), "once");
+    // What only a node can do is refused, and costs nothing of the rest.
+    let elsewhere = ServiceAddress::new(7, 7);
+    assert_eq!(port.send(elsewhere, b"?"), Err(SendError::Closed));
+    assert!(port.bind(elsewhere, Scope::Node).is_err());
+    assert!(matches!(port.connect(elsewhere), Err(ConnectionError::Closed)));
+    assert_eq!(port.recv_timeout(Duration::from_millis(50)).unwrap().map(|message| message.len()), None);
+    question(&port, SERVICE, 1);
+
+    // Another node is another world, and does not disturb this one.
+    let _next = Other::start("host", &door.0);
+    let new_node = Node::attach(&door.0).unwrap();
+    let anew = new_node.port().unwrap();
+    anew.send(anew.address(), b"anew").unwrap();
+    assert_eq!(anew.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"anew");
+    question(&port, SERVICE, 2);
+
+    server.kill();
+    assert!(matches!(port.recv_timeout(PATIENCE), Err(RecvError::Closed)));
+    assert_eq!(port.send(SERVICE, b"?"), Err(SendError::Closed));
+}
+
+#[test]
+fn connections_past_a_node_that_was_killed_go_on_and_end_in_order() {
+    let door = Door::new("orphaned-connections");
+    let mut host = Other::start("host", &door.0);
+    let (node, other) = (Node::attach(&door.0).unwrap(), Node::attach(&door.0).unwrap());
+    let answering = std::thread::spawn(move || {
+        let port = other.port().unwrap();
+        port.listen(8).unwrap();
+        port.bind(SERVICE, Scope::Node).unwrap();
+        for _ in 0..120 {
+            let connection = port.accept_timeout(PATIENCE).unwrap();
+            while let Ok(Some(message)) =
+                connection.recv_timeout(PATIENCE).map(|message| message.map(|m| m.to_vec()))
+            {
+                connection.send(&message).unwrap();
+            }
+        }
+    });
+    let port = node.port().unwrap();
+    port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    let ask = |number: usize| {
+        let connection = port.connect(SERVICE).unwrap();
+        for len in [10, 5_000, 300_000] {
+            connection.send(&vec![number as u8; len]).unwrap();
+            let answer = connection.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+            assert_eq!(answer.bytes(), vec![number as u8; len]);
+        }
+    };
+    (0..20).for_each(&ask);
+    host.kill();
+    (20..119).for_each(&ask);
+    assert!(port.has_lost_node());
+    let last = port.connect(SERVICE).unwrap();
+    // The other program ends, and says so itself.
+    last.send_last(b"bye").unwrap();
+    assert_eq!(last.recv_timeout(PATIENCE).unwrap().expect("waited in vain").bytes(), b"bye");
+    answering.join().unwrap();
+    let ended = last.recv_timeout(PATIENCE).map(|message| message.is_some());
+    assert!(!matches!(ended, Ok(true) | Err(ConnectionError::TimedOut)), "{ended:?}");
+    until("nobody is there", || port.connect(SERVICE).is_err());
 }
 
 #[test]

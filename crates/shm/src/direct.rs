@@ -102,6 +102,8 @@ pub struct DirectSender {
     room: Doorbell,
     data: Doorbell,
     receiver_gone: WordView,
+    /// This end has found out by itself that nobody reads.
+    is_lost: bool,
 }
 
 impl DirectSender {
@@ -118,6 +120,7 @@ impl DirectSender {
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
             data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             receiver_gone: WordView::new(&segment, RECEIVER_GONE).ok_or_else(misfit)?,
+            is_lost: false,
         })
     }
 
@@ -193,7 +196,12 @@ impl DirectSender {
     /// Whether nobody reads any more.
     #[inline]
     pub fn is_over(&self) -> bool {
-        self.receiver_gone.load() != 0
+        self.is_lost || self.receiver_gone.load() != 0
+    }
+
+    /// Notes that nobody reads any more, where there is nobody who would say so.
+    pub fn lose_receiver(&mut self) {
+        self.is_lost = true;
     }
 
     /// Has the receiver wake this end when it has given something back. Look once more afterwards.
@@ -222,6 +230,8 @@ pub struct DirectReceiver {
     room: Doorbell,
     data: Doorbell,
     sender_gone: WordView,
+    /// This end has found out by itself that nothing follows.
+    is_lost: bool,
     /// Something was given back that the sender may wait for.
     owes: bool,
 }
@@ -240,6 +250,7 @@ impl DirectReceiver {
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
             data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
             sender_gone: WordView::new(&segment, SENDER_GONE).ok_or_else(misfit)?,
+            is_lost: false,
             owes: false,
         })
     }
@@ -327,7 +338,12 @@ impl DirectReceiver {
     /// Whether nothing follows what is there.
     #[inline]
     pub fn is_over(&self) -> bool {
-        self.sender_gone.load() != 0
+        self.is_lost || self.sender_gone.load() != 0
+    }
+
+    /// Notes that nothing follows what is there, where there is nobody who would say so.
+    pub fn lose_sender(&mut self) {
+        self.is_lost = true;
     }
 }
 

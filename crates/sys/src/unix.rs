@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use crate::call::get_option;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -103,6 +104,14 @@ impl UnixSocket {
         let [pid, uid, gid] =
             get_option::<[libc::c_int; 3]>(self.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
         Ok(Credentials { pid: pid.cast_unsigned(), uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
+    }
+
+    /// Whether the other end is closed, though there may be packets of its left to read.
+    pub fn has_ended(&self) -> bool {
+        let mut ends = [PollFd::new(&self.0, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let told = rustix::event::poll(&mut ends, Some(&now));
+        told.is_ok_and(|count| count > 0) && ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Ends the connection, though others may have descriptors of this end.
@@ -231,7 +240,11 @@ mod tests {
         let packet = other.recv(&mut buffer).unwrap().unwrap();
         assert_eq!((&buffer[..packet.bytes], packet.descriptors.len()), (&b"second"[..], 0));
         assert!(other.recv(&mut buffer).unwrap().is_none());
+        one.send(b"last", &[]).unwrap();
+        assert!(!other.has_ended());
         drop(one);
+        assert!(other.has_ended());
+        assert_eq!(other.recv(&mut buffer).unwrap().unwrap().bytes, 4);
         assert_eq!(other.recv(&mut buffer).unwrap().unwrap().bytes, 0);
     }
 

@@ -84,8 +84,8 @@ pub(super) enum Answer {
     Names {
         names: Vec<String>,
     },
-    /// With a ring and the bell of who receives by it, if there is to be a new one; then of a trunk the ring the other way, of a ring a
-    /// socket for files, where both are of one user. Good while names are of this generation.
+    /// With a ring and the bell of who receives by it, if there is to be a new one, then of a trunk the ring the other way, and a socket
+    /// to the other end. Good while names are of this generation.
     Way {
         to: Option<PortAddress>,
         number: u64,

@@ -34,8 +34,8 @@ struct Ring {
     memory: Direct,
     /// Of a trunk: the ring the other way.
     back: Option<Direct>,
-    /// Of a ring between programs of one user, until the receiver has it: where files of buffers come that are passed.
-    files: Option<UnixSocket>,
+    /// The receiver's end of the line between the two, until it has it.
+    line: Option<UnixSocket>,
     /// The sender's.
     bell: PortBell,
     same_user: bool,
@@ -47,11 +47,11 @@ struct Ring {
 
 impl Ring {
     /// What an end gets, the bell being the other end's.
-    fn given(&self, bell: &PortBell, files: Option<UnixSocket>) -> Given {
+    fn given(&self, bell: &PortBell, line: Option<UnixSocket>) -> Given {
         let back = self.back.as_ref().map(|back| back.segment().clone());
         let memory =
             [self.memory.segment().clone(), bell.segment().clone()].into_iter().chain(back).collect();
-        Given { memory, files }
+        Given { memory, line }
     }
 }
 
@@ -60,8 +60,9 @@ impl Ring {
 pub(crate) struct Given {
     /// The ring, the bell of the other end, and of a trunk the ring the other way.
     pub memory: Vec<Arc<Segment>>,
-    /// Where files go from sender to receiver, if buffers may be passed.
-    pub files: Option<UnixSocket>,
+    /// A socket to the other end, by which each notices when that one is gone, though this engine may be gone too; and files go from
+    /// sender to receiver, if buffers are passed.
+    pub line: Option<UnixSocket>,
 }
 
 /// What is to go past the engine.
@@ -169,17 +170,13 @@ impl Engine {
             Wanted::Ring => (None, Completion::Direct),
             Wanted::Trunk => (Some(Direct::create()?), Completion::Trunk),
         };
-        let (files, theirs) = match wanted {
-            Wanted::Ring if same_user => {
-                UnixSocket::pair().map(|(ours, theirs)| (Some(ours), Some(theirs)))?
-            }
-            _ => (None, None),
-        };
+        let (receivers, senders) = UnixSocket::pair()?;
         self.directs.made += 1;
         let number = self.directs.made;
         let (taken, left) = (false, false);
-        let ring = Ring { number, from, to, class, memory, back, files, bell: own, same_user, taken, left };
-        let given = ring.given(&bell, theirs);
+        let line = Some(receivers);
+        let ring = Ring { number, from, to, class, memory, back, line, bell: own, same_user, taken, left };
+        let given = ring.given(&bell, Some(senders));
         self.directs.list.push(ring);
         // A ring stands behind all that the sender has sent before, and that was confirmed.
         self.store.complete(to, told(number));
@@ -201,8 +198,8 @@ impl Engine {
             return None;
         }
         let from = PortAddress { node: self.node.config().node, port: ring.from };
-        let files = ring.files.take();
-        let given = ring.given(&ring.bell, files);
+        let line = ring.line.take();
+        let given = ring.given(&ring.bell, line);
         let taken = Taken { from, class: ring.class, same_user: ring.same_user, given };
         if ring.left {
             self.directs.list.swap_remove(at);

@@ -73,6 +73,9 @@ pub enum NodeEvent {
         /// Where the other one speaks from.
         at: String,
     },
+    /// The node of another process that this one is attached to has ended. Attach anew for all that it did; ports that talked to
+    /// others of this machine past it talk on ([`Port::has_lost_node`](crate::Port::has_lost_node)).
+    NodeEnded,
     /// A node speaks another wire version.
     VersionMismatch {
         /// Its version.

@@ -62,7 +62,7 @@ impl Port {
         };
         // While one waits for a number, a copy is there.
         if !attempt(self) && len > DIRECT_BYTES_MAX {
-            self.wait_until(until_ns, attempt);
+            self.wait_past(until_ns, attempt);
         }
         match (number, slot) {
             (Some(number), _) => {
@@ -72,7 +72,7 @@ impl Port {
             (None, Some(buffer)) if len <= DIRECT_BYTES_MAX || !self.may_pass(to, how, len) => {
                 Ok(Passed::Not(buffer))
             }
-            (None, _) => Err(self.not_taken()),
+            (None, _) => Err(self.not_taken(true)),
         }
     }
 

@@ -44,6 +44,9 @@ impl Port {
             && let Some(readiness) = self.readiness.get()
         {
             self.clear_readiness(readiness);
+            if self.has_no_engine() {
+                self.look_around();
+            }
             return match self.next()? {
                 None if self.is_cut_off() => Err(RecvError::Closed),
                 next => Ok(next),
@@ -69,7 +72,7 @@ impl Port {
         }
         let until_ns = deadline(timeout);
         loop {
-            let arrived = self.wait_until(until_ns, |port| {
+            let arrived = self.wait_past(until_ns, |port| {
                 let mut client = port.client.borrow_mut();
                 client.has_arrivals() || client.has_direct()
             });

@@ -55,7 +55,7 @@ impl Port {
             self.ask_way(to, (wish.class, Wanted::Trunk));
         }
         let mut opened = None;
-        self.wait_until(None, |port| {
+        self.wait_past(None, |port| {
             match port.client.borrow_mut().open_by_trunk(to, (wish, waits), first) {
                 Some(result) => opened = result.ok(),
                 None => return true,
@@ -120,9 +120,9 @@ impl Port {
     ) -> Result<u64, SendError> {
         self.check_send(Destination::Connection(id))?;
         let attempt = |port: &Port| port.client.borrow_mut().send_by_trunk(id, bytes, last).is_ok();
-        if !attempt(self) && !self.wait_until(until_ns, attempt) {
+        if !attempt(self) && !self.wait_past(until_ns, attempt) {
             self.client.borrow_mut().abandon(id);
-            return Err(self.not_taken());
+            return Err(self.not_taken(true));
         }
         self.call_if_needed();
         Ok(self.client.borrow().sent_direct())

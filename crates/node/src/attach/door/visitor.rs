@@ -231,9 +231,9 @@ impl Port {
     }
 }
 
-fn descriptors_of(Given { memory, files }: Given) -> io::Result<Vec<OwnedFd>> {
+fn descriptors_of(Given { memory, line }: Given) -> io::Result<Vec<OwnedFd>> {
     let mut descriptors = files_of(&memory)?;
-    descriptors.extend(files.map(OwnedFd::from));
+    descriptors.extend(line.map(OwnedFd::from));
     Ok(descriptors)
 }
 

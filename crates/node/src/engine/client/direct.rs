@@ -227,7 +227,7 @@ impl Client {
             return is_past(id);
         }
         let ring = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class));
-        fits(how, len) && ring.is_some()
+        fits(how, len) && ring.is_some_and(|at| !self.directs.outs[at].given.ring.is_over())
     }
 
     /// Ports to which there are rings of `class`.
@@ -423,6 +423,29 @@ impl Client {
         Some(Ok(number))
     }
 
+    /// Looks which ports at the other ends are gone: for a client whose engine is gone, which would have said so.
+    pub(crate) fn look_for_ends(&mut self) {
+        for out in &mut self.directs.outs {
+            if out.given.line.has_ended() {
+                out.given.ring.lose_receiver();
+            }
+        }
+        for one in &mut self.directs.ins {
+            if one.given.line.has_ended() {
+                one.given.ring.lose_sender();
+            }
+        }
+        self.look_for_ended_trunks();
+    }
+
+    /// Whether something may still come past the engine, or go there.
+    pub(crate) fn has_ways(&self) -> bool {
+        let Directs { outs, ins, .. } = &self.directs;
+        outs.iter().any(|out| !out.given.ring.is_over())
+            || ins.iter().any(|one| !one.given.ring.is_over())
+            || self.has_trunks()
+    }
+
     /// Messages that went by rings.
     pub(crate) fn sent_direct(&self) -> u64 {
         self.directs.sent
@@ -430,7 +453,9 @@ impl Client {
 
     /// Has the engine tell a port whose program waits on a descriptor.
     pub(super) fn nudge(&mut self, port: PortId) {
-        self.directs.nudges.push(port);
+        if !self.directs.nudges.contains(&port) {
+            self.directs.nudges.push(port);
+        }
         self.flush_nudges();
     }
 
@@ -595,6 +620,7 @@ mod tests {
     use polyrail_proto::id::NodeId;
     use polyrail_shm::slot_ring::BODY_BYTES;
     use polyrail_shm::{Direct, DirectReceiver, PortBell};
+    use polyrail_sys::unix::UnixSocket;
 
     fn ends(same_user: bool) -> (Direct, DirectSender, In) {
         let direct = Direct::create().unwrap();
@@ -602,7 +628,15 @@ mod tests {
         let (sender, ring) = (DirectSender::attach(file()).unwrap(), DirectReceiver::attach(file()).unwrap());
         let from = PortAddress { node: NodeId(1), port: PortId(2) };
         let bell = PortBell::create().unwrap();
-        let given = GivenRing { number: 7, from, class: Class::Urgent, same_user, ring, bell, files: None };
+        let given = GivenRing {
+            number: 7,
+            from,
+            class: Class::Urgent,
+            same_user,
+            ring,
+            bell,
+            line: UnixSocket::pair().unwrap().0,
+        };
         (direct, sender, In::new(given))
     }
 

@@ -29,7 +29,7 @@ impl Client {
     pub(crate) fn may_pass(&self, to: Destination, how: &Manner) -> bool {
         let Some(to) = self.sole_receiver(to).filter(|_| is_plain(how)) else { return false };
         let ring = self.directs.out_to(to, how.class).map(|at| &self.directs.outs[at]);
-        ring.is_some_and(|out| out.given.files.is_some() && !out.given.ring.is_over())
+        ring.is_some_and(|out| out.given.same_user && !out.given.ring.is_over())
     }
 
     /// Passes a buffer to who receives what is sent to `to`; the message's number. The buffer comes back where it is not passed, or
@@ -52,10 +52,8 @@ impl Client {
     fn pass_at(&mut self, at: usize, to: Destination, how: &Manner, buffer: Buffer) -> Result<u64, Buffer> {
         let out = &mut self.directs.outs[at];
         let ring = &mut out.given.ring;
-        let (Some(number), Some(files)) = (ring.number_of(&buffer), &out.given.files) else {
-            return Err(buffer);
-        };
-        if number.is_new && give(files, number.number, &buffer).is_err() {
+        let Some(number) = ring.number_of(&buffer) else { return Err(buffer) };
+        if number.is_new && give(&out.given.line, number.number, &buffer).is_err() {
             return Err(buffer);
         }
         let service: Option<ServiceAddress> =
@@ -96,9 +94,9 @@ impl Client {
 }
 
 /// Gives the receiver the file of a buffer that is to be passed.
-fn give(files: &UnixSocket, number: u32, buffer: &Buffer) -> io::Result<()> {
+fn give(line: &UnixSocket, number: u32, buffer: &Buffer) -> io::Result<()> {
     let file = buffer.file().and_then(|file| file.fd()).ok_or(io::ErrorKind::InvalidInput)?;
-    files.send(&number.to_ne_bytes(), &[file])
+    line.send(&number.to_ne_bytes(), &[file])
 }
 
 impl In {
@@ -110,11 +108,8 @@ impl In {
             return true;
         }
         let ring = &mut self.given.ring;
-        let (Some(number), Some(files)) = (slots::new_file(ring, note & TAGGED != 0), &self.given.files)
-        else {
-            return true;
-        };
-        let fetched = match fetch(files, number) {
+        let Some(number) = slots::new_file(ring, note & TAGGED != 0) else { return true };
+        let fetched = match fetch(&self.given.line, number) {
             Fetched::File(file) => Segment::mapped(file),
             Fetched::Nothing => Err(io::ErrorKind::InvalidData.into()),
             Fetched::NotNow => return false,
@@ -125,15 +120,15 @@ impl In {
             Err(_) => return false,
         }
         // What it says is known already.
-        let _ = files.recv(&mut [0; PACKET_BYTES]);
+        let _ = self.given.line.recv(&mut [0; PACKET_BYTES]);
         true
     }
 }
 
 /// The file that the sender has given under this number: it stays the next until it was mapped.
-fn fetch(files: &UnixSocket, number: u32) -> Fetched {
+fn fetch(line: &UnixSocket, number: u32) -> Fetched {
     let mut said = [0; PACKET_BYTES];
-    match files.peek(&mut said) {
+    match line.peek(&mut said) {
         Ok(Some(packet)) if packet.cut && packet.descriptors.is_empty() => Fetched::NotNow,
         Ok(Some(mut packet)) if said == number.to_ne_bytes() => {
             packet.descriptors.pop().map_or(Fetched::Nothing, Fetched::File)
@@ -176,8 +171,8 @@ mod tests {
         let (sender, ring) = (DirectSender::attach(file()).unwrap(), DirectReceiver::attach(file()).unwrap());
         let (ours, theirs) = UnixSocket::pair().unwrap();
         let from = PortAddress { node: NodeId(1), port: PortId(2) };
-        let (bell, files) = (PortBell::create().unwrap(), Some(theirs));
-        let given = GivenRing { number: 7, from, class: Class::Normal, same_user: true, ring, bell, files };
+        let (bell, line) = (PortBell::create().unwrap(), theirs);
+        let given = GivenRing { number: 7, from, class: Class::Normal, same_user: true, ring, bell, line };
         (direct, sender, ours, In::new(given))
     }
 

@@ -47,6 +47,16 @@ impl Client {
         }
     }
 
+    /// Notes which trunks have no other end any more: the engine, which would have said so, is gone.
+    pub(in crate::engine::client) fn look_for_ended_trunks(&mut self) {
+        for trunk in &mut self.trunks.list {
+            if trunk.given.line.has_ended() {
+                trunk.given.out.lose_receiver();
+                trunk.given.back.lose_sender();
+            }
+        }
+    }
+
     /// Forgets trunks whose other ends are gone, once all was read.
     fn end_trunks(&mut self) {
         let Client { trunks, connections, .. } = self;

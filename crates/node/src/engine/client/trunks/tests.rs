@@ -10,6 +10,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId, PortAddress};
 use polyrail_proto::node::Destination;
 use polyrail_shm::{Direct, DirectReceiver, DirectSender, PortBell};
+use polyrail_sys::unix::UnixSocket;
 use std::collections::{BTreeMap, VecDeque};
 
 const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
@@ -31,6 +32,8 @@ impl Pair {
         };
         let mut ends = [opened(), opened()];
         let rings = [Direct::create().unwrap(), Direct::create().unwrap()];
+        let (one, other) = UnixSocket::pair().unwrap();
+        let mut lines = [one, other].into_iter();
         let file = |ring: &Direct| ring.segment().fd().unwrap().try_clone_to_owned().unwrap();
         for at in 0..2 {
             ends[at].listen(backlog).unwrap();
@@ -42,6 +45,7 @@ impl Pair {
                 out: DirectSender::attach(file(&rings[at])).unwrap(),
                 back: DirectReceiver::attach(file(&rings[1 - at])).unwrap(),
                 bell: PortBell::create().unwrap(),
+                line: lines.next().unwrap(),
             };
             ends[at].add_trunk(given, u64::from(backlog));
         }
