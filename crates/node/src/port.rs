@@ -169,7 +169,8 @@ impl Port {
         let Some(tie) = &self.tie else { return };
         tie.look();
         if tie.has_ended() {
-            self.client.borrow_mut().look_for_ends();
+            let lost = self.client.borrow_mut().look_for_ends();
+            self.failures.borrow_mut().extend(lost.into_iter().map(|first| (first, ErrorCode::NotSent)));
         }
     }
 

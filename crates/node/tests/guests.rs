@@ -404,6 +404,43 @@ fn programs_talk_on_past_a_node_that_was_killed_as_long_as_both_live() {
 }
 
 #[test]
+fn what_went_past_a_node_that_is_killed_at_any_moment_arrives_or_is_told() {
+    let rounds = std::env::var("POLYRAIL_KILLS").map_or(30, |kills| kills.parse().unwrap());
+    let mut went_on = 0;
+    for round in 0..rounds {
+        let door = Door::new("orphan-storm");
+        let mut host = Other::start("host", &door.0);
+        let (node, other) = (Node::attach(&door.0).unwrap(), Node::attach(&door.0).unwrap());
+        let (sender, receiver) = (node.port().unwrap(), other.port().unwrap());
+        let to = receiver.address();
+        let receiving = std::thread::spawn(move || {
+            let mut next = 0u64;
+            while let Ok(Some(message)) = receiver.recv_timeout(PATIENCE) {
+                assert_eq!(u64::from_le_bytes(message.bytes()[..8].try_into().unwrap()), next);
+                next += 1;
+            }
+            next
+        });
+        let sending = std::thread::spawn(move || {
+            let accepted =
+                |number: &u64| sender.send(to, &[&number.to_le_bytes()[..], &[7; 200]].concat()).is_ok();
+            let accepted = (0u64..60_000).take_while(accepted).count() as u64;
+            (accepted, sender)
+        });
+        std::thread::sleep(Duration::from_micros(round * round * 7_919 % 6_007));
+        host.kill();
+        let (accepted, sender) = sending.join().unwrap();
+        let confirmed = sender.flush(Some(Duration::from_secs(1))).is_ok();
+        let is_told = sender.take_failure().is_some() || !confirmed;
+        drop(sender);
+        let received = receiving.join().unwrap();
+        assert!(received == accepted || is_told, "{received} of {accepted} arrived, and nobody was told");
+        went_on += u64::from(received == 60_000);
+    }
+    assert!(went_on > 0, "no ring was there in time");
+}
+
+#[test]
 fn connections_past_a_node_that_was_killed_go_on_and_end_in_order() {
     let door = Door::new("orphaned-connections");
     let mut host = Other::start("host", &door.0);

@@ -39,6 +39,7 @@ const ROOM_BELL: u64 = 128;
 const RECEIVER_GONE: u64 = 256;
 const SENDER_GONE: u64 = 384;
 const DATA_BELL: u64 = 512;
+const RECEIVER_CAME: u64 = 640;
 /// The words of buffers that were passed.
 const PASSED: u64 = 1_024;
 const _: () = assert!(PASSED + PASSED_BYTES <= SLOTS_AT);
@@ -101,6 +102,7 @@ pub struct DirectSender {
     passed: PassedOut,
     room: Doorbell,
     data: Doorbell,
+    receiver_came: WordView,
     receiver_gone: WordView,
     /// This end has found out by itself that nobody reads.
     is_lost: bool,
@@ -119,6 +121,7 @@ impl DirectSender {
             passed: PassedOut::new(&segment, PASSED).ok_or_else(misfit)?,
             room: Doorbell::new(&segment, ROOM_BELL).ok_or_else(misfit)?,
             data: Doorbell::new(&segment, DATA_BELL).ok_or_else(misfit)?,
+            receiver_came: WordView::new(&segment, RECEIVER_CAME).ok_or_else(misfit)?,
             receiver_gone: WordView::new(&segment, RECEIVER_GONE).ok_or_else(misfit)?,
             is_lost: false,
         })
@@ -199,6 +202,11 @@ impl DirectSender {
         self.is_lost || self.receiver_gone.load() != 0
     }
 
+    /// Whether messages were put in that nobody will ever read, for no receiver has mapped the ring.
+    pub fn is_in_vain(&self) -> bool {
+        self.is_over() && self.slots.pushed() > 0 && self.receiver_came.load() == 0
+    }
+
     /// Notes that nobody reads any more, where there is nobody who would say so.
     pub fn lose_receiver(&mut self) {
         self.is_lost = true;
@@ -243,6 +251,7 @@ impl DirectReceiver {
     /// `InvalidData`: it is none.
     pub fn attach(file: OwnedFd) -> io::Result<DirectReceiver> {
         let segment = mapped(file)?;
+        Word::new(&segment, RECEIVER_CAME).ok_or_else(misfit)?.store(1);
         Ok(DirectReceiver {
             slots: SlotConsumer::new(&segment, SLOTS_AT, SLOTS).ok_or_else(misfit)?,
             arena: ArenaReleaser::new(&segment, ARENA).ok_or_else(misfit)?,

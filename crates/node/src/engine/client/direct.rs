@@ -42,6 +42,8 @@ struct Out {
     to: PortAddress,
     class: Class,
     given: RingToSend,
+    /// Number of the first message by it.
+    first: u64,
     /// It was full, and this end is woken when it is not.
     waits: bool,
     /// How many messages had been taken when one was last sent by it.
@@ -246,7 +248,8 @@ impl Client {
 
     /// There is a ring to another port from now on.
     pub(crate) fn add_out(&mut self, (to, class): (PortAddress, Class), given: RingToSend) {
-        self.directs.outs.push(Out { to, class, given, waits: false, taken: 0 });
+        let first = self.sent + self.directs.sent;
+        self.directs.outs.push(Out { to, class, given, first, waits: false, taken: 0 });
     }
 
     /// There is a ring from another port from now on.
@@ -423,19 +426,24 @@ impl Client {
         Some(Ok(number))
     }
 
-    /// Looks which ports at the other ends are gone: for a client whose engine is gone, which would have said so.
-    pub(crate) fn look_for_ends(&mut self) {
-        for out in &mut self.directs.outs {
+    /// Looks which ports at the other ends are gone: for a client whose engine is gone, which would have said so. The first of the
+    /// messages by each ring that its receiver had not taken over from the engine: they are lost with that.
+    pub(crate) fn look_for_ends(&mut self) -> Vec<u64> {
+        let mut lost = Vec::new();
+        self.directs.outs.retain_mut(|out| {
             if out.given.line.has_ended() {
                 out.given.ring.lose_receiver();
             }
-        }
+            lost.extend(out.given.ring.is_in_vain().then_some(out.first));
+            !out.given.ring.is_over()
+        });
         for one in &mut self.directs.ins {
             if one.given.line.has_ended() {
                 one.given.ring.lose_sender();
             }
         }
         self.look_for_ended_trunks();
+        lost
     }
 
     /// Whether something may still come past the engine, or go there.
