@@ -57,7 +57,7 @@ pub use open_entry::{OpenEntry, OpenEntryView};
 #[cfg(not(loom))]
 pub use passed::Number as PassedNumber;
 #[cfg(not(loom))]
-pub use pool::{Buffer, Exhausted, Pool, Quota};
+pub use pool::{Buffer, Charge, Exhausted, Pool, Quota};
 #[cfg(not(loom))]
 pub use port_bell::PortBell;
 #[cfg(not(loom))]

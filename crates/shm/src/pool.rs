@@ -19,9 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::segment::Segment;
 use class::class_bytes;
 use memory::Memory;
-use quota::Charge;
-
-pub use quota::Quota;
+pub use quota::{Charge, Quota};
 
 /// The pool's limit is reached by buffers in use, or the machine has no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +47,8 @@ struct Shared {
     limit_bytes: usize,
     idle_bytes_max: usize,
     in_files: bool,
+    /// What its memory counts to, in use and idle together.
+    budget: Option<Arc<Quota>>,
     stock: Mutex<Stock>,
 }
 
@@ -69,17 +69,22 @@ impl Pool {
 
     /// A pool that keeps at most `idle_bytes_max` of dropped buffers; what is above goes back to the machine.
     pub fn with_idle_max(limit_bytes: usize, idle_bytes_max: usize) -> Pool {
-        Pool::of(limit_bytes, idle_bytes_max, false)
+        Pool::of(limit_bytes, idle_bytes_max, false, None)
+    }
+
+    /// The same of memory that counts to `budget`, in use and idle together.
+    pub fn within(limit_bytes: usize, idle_bytes_max: usize, budget: &Arc<Quota>) -> Pool {
+        Pool::of(limit_bytes, idle_bytes_max, false, Some(Arc::clone(budget)))
     }
 
     /// The same of buffers that another process can be given to map: see [`Buffer::file`].
     pub fn in_files(limit_bytes: usize, idle_bytes_max: usize) -> Pool {
-        Pool::of(limit_bytes, idle_bytes_max, true)
+        Pool::of(limit_bytes, idle_bytes_max, true, None)
     }
 
-    fn of(limit_bytes: usize, idle_bytes_max: usize, in_files: bool) -> Pool {
+    fn of(limit_bytes: usize, idle_bytes_max: usize, in_files: bool, budget: Option<Arc<Quota>>) -> Pool {
         let stock = Mutex::default();
-        Pool { shared: Arc::new(Shared { limit_bytes, idle_bytes_max, in_files, stock }) }
+        Pool { shared: Arc::new(Shared { limit_bytes, idle_bytes_max, in_files, budget, stock }) }
     }
 
     /// A buffer of `len` bytes with any content.
@@ -106,6 +111,12 @@ impl Pool {
         Ok(buffer)
     }
 
+    /// Gives dropped buffers back to the machine, the largest first, until that are `bytes` or there are none left.
+    pub fn give_up_idle(&self, bytes: usize) {
+        let evicted = self.shared.stock().evict(bytes);
+        drop(evicted);
+    }
+
     /// Bytes held, in use and idle together.
     pub fn held_bytes(&self) -> usize {
         self.shared.stock().held_bytes
@@ -119,7 +130,19 @@ impl Pool {
 
 impl Shared {
     fn make(&self, bytes: usize) -> io::Result<Memory> {
-        if self.in_files { Memory::in_file(bytes) } else { Memory::new(bytes) }
+        let charge = self.budget.as_ref().map(|budget| self.charge(budget, bytes)).transpose()?;
+        let memory = if self.in_files { Memory::in_file(bytes)? } else { Memory::new(bytes)? };
+        Ok(memory.charged(charge))
+    }
+
+    /// Counts memory that is to be made, in the place of buffers that nobody uses where there is no room for both.
+    fn charge(&self, budget: &Arc<Quota>, bytes: usize) -> io::Result<Charge> {
+        let charge = Quota::charge(budget, bytes).or_else(|| {
+            let evicted = self.stock().evict(bytes);
+            drop(evicted);
+            Quota::charge(budget, bytes)
+        });
+        charge.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// A thread that panicked with the lock held left the stock consistent enough: at worst a buffer is not reused.

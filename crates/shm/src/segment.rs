@@ -118,8 +118,12 @@ impl Segment {
         self.len
     }
 
-    /// Bytes of this segment that are in memory now. For reports and tests: it costs a system call.
+    /// Bytes of this segment that are in memory now, whoever touched them, those in swap included where others may have it too. For
+    /// reports and tests: it costs a system call, and of a private segment a look at each page.
     pub fn resident_bytes(&self) -> io::Result<usize> {
+        if let Some(file) = &self.file {
+            return blocks_bytes(file);
+        }
         let mut pages = vec![0u8; self.len / PAGE_BYTES];
         // SAFETY: the range is our own mapping, and the vector has one byte for each of its pages.
         check(unsafe { libc::mincore(self.base.as_ptr().cast(), self.len, pages.as_mut_ptr()) })?;
@@ -298,6 +302,16 @@ fn whole_pages(len: usize) -> io::Result<usize> {
     len.checked_next_multiple_of(PAGE_BYTES)
         .filter(|&len| len > 0 && isize::try_from(len).is_ok())
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "segment size is zero or too large"))
+}
+
+/// What a file in memory holds.
+fn blocks_bytes(file: &OwnedFd) -> io::Result<usize> {
+    // SAFETY: an all-zero `stat` is a valid value, for it consists of integers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and `stat` is ours to be written to.
+    check(unsafe { libc::fstat(file.as_raw_fd(), &mut stat) })?;
+    // The system counts in units of 512 bytes, whatever the file's own are.
+    Ok(usize::try_from(stat.st_blocks).unwrap_or(0) * 512)
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -35,6 +35,25 @@ fn the_limit_counts_what_is_in_use_and_idle_memory_makes_way() {
 }
 
 #[test]
+fn buffers_count_to_a_budget_that_others_use_and_idle_ones_make_way() {
+    let budget = Quota::new(4 << 20);
+    let pool = Pool::within(64 << 20, 64 << 20, &budget);
+    drop(pool.alloc(3 << 20).unwrap());
+    assert_eq!((pool.idle_bytes(), budget.used_bytes()), (3 << 20, 3 << 20));
+    let small = pool.alloc(2 << 20).unwrap();
+    assert_eq!((pool.idle_bytes(), budget.used_bytes()), (0, 2 << 20), "there was no room for both");
+    let others = Quota::charge(&budget, 1 << 20).unwrap();
+    assert_eq!(pool.alloc(2 << 20).unwrap_err(), Exhausted { len: 2 << 20 });
+    assert_eq!(pool.held_bytes(), 2 << 20, "what was refused is not held");
+    drop(others);
+    drop((pool.alloc(2 << 20).unwrap(), small));
+    pool.give_up_idle(1);
+    assert_eq!((pool.idle_bytes(), budget.used_bytes()), (2 << 20, 2 << 20));
+    pool.give_up_idle(usize::MAX);
+    assert_eq!((pool.idle_bytes(), pool.held_bytes(), budget.used_bytes()), (0, 0, 0));
+}
+
+#[test]
 fn idle_memory_above_its_bound_goes_back_to_the_machine() {
     let pool = Pool::with_idle_max(8 << 20, 1 << 20);
     let buffers: Vec<Buffer> = (0..4).map(|_| pool.alloc(1 << 20).unwrap()).collect();

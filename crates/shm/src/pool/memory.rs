@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use super::quota::Charge;
 use crate::segment::{Segment, map};
 
 /// From this size on a buffer is a mapping of its own. Below, thousands of mappings would meet the kernel's limit of
@@ -26,6 +27,8 @@ pub(super) struct Memory {
     len: usize,
     /// Whose mapping it is, if it is a file's.
     file: Option<Arc<Segment>>,
+    /// What it counts to, as long as it is there.
+    charge: Option<Charge>,
 }
 
 // SAFETY: the memory has one owner and belongs to no thread.
@@ -37,13 +40,19 @@ impl Memory {
     /// Zeroed memory of `len` bytes, a size class.
     pub(super) fn new(len: usize) -> io::Result<Memory> {
         let base = if len >= MAPPED_FROM { map_buffer(len)? } else { heap_buffer(len)? };
-        Ok(Memory { base, len, file: None })
+        Ok(Memory { base, len, file: None, charge: None })
     }
 
     /// The same in a sealed file, in whole pages.
     pub(super) fn in_file(len: usize) -> io::Result<Memory> {
         let file = Segment::shared(len)?;
-        Ok(Memory { base: file.base(), len, file: Some(file) })
+        Ok(Memory { base: file.base(), len, file: Some(file), charge: None })
+    }
+
+    /// The same, counted.
+    pub(super) fn charged(mut self, charge: Option<Charge>) -> Memory {
+        self.charge = charge;
+        self
     }
 
     pub(super) fn file(&self) -> Option<&Arc<Segment>> {

@@ -49,6 +49,13 @@ pub struct Sizes {
     pub rx_bytes: u64,
 }
 
+impl Sizes {
+    /// Bytes of a queue pair of these sizes, in whole pages; `None` when a size is out of range.
+    pub fn segment_bytes(self) -> Option<usize> {
+        Layout::new(self).map(|layout| layout.segment_bytes)
+    }
+}
+
 impl Default for Sizes {
     fn default() -> Sizes {
         Sizes { sq_entries: 1024, cq_entries: 32 * 1024, tx_bytes: 16 << 20, rx_bytes: 16 << 20 }
