@@ -95,7 +95,7 @@ impl From<std::io::Error> for Failure {
 fn exit_of(code: ErrorCode) -> Exit {
     match code {
         ErrorCode::Config | ErrorCode::Security | ErrorCode::Range => Exit::Usage,
-        ErrorCode::NoBearer => Exit::Unavailable,
+        ErrorCode::NoBearer | ErrorCode::NotPermitted => Exit::Unavailable,
         ErrorCode::NoService | ErrorCode::NoNode | ErrorCode::NoPort => Exit::NotFound,
         ErrorCode::TimedOut | ErrorCode::WouldBlock => Exit::TimedOut,
         _ => Exit::Failed,

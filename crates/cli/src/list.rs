@@ -185,7 +185,7 @@ impl Noun {
 }
 
 /// The order in which people read the groups of one thing; others follow by name.
-const GROUPS: [&str; 29] = [
+const GROUPS: [&str; 30] = [
     "link",
     "node",
     "bearer",
@@ -207,6 +207,7 @@ const GROUPS: [&str; 29] = [
     "engine",
     "drops",
     "malformed",
+    "refused",
     "bindings",
     "credit_of_peer",
     "credit_for_peer",

@@ -9,7 +9,7 @@ pub(crate) use tie::Tie;
 
 use crate::engine::directs::Wanted;
 use crate::engine::{Client, Status};
-use crate::error::{LinkSetError, StartError, SubscribeError, UpdateError};
+use crate::error::{LinkSetError, StartError, SubscribeError, TooMuch, UpdateError};
 use crate::node::events::NodeEvent;
 use crate::readiness::Readiness;
 use polyrail_proto::address::ServiceAddress;
@@ -116,6 +116,7 @@ impl Attached {
                 let attached = Attached { tie: Mutex::new(tie), wake: wake.into(), forks };
                 Ok((attached, Welcome { id: node, name, message_bytes_max }))
             }
+            (Answer::Refused { code: Refusal::TooMany, message }, _) => Err(StartError::Limit(message)),
             (Answer::Refused { message, .. }, _) => Err(failed(message)),
             _ => Err(failed("its node does not answer as expected".to_owned())),
         }
@@ -358,6 +359,7 @@ fn own_tie(descriptors: Vec<OwnedFd>) -> io::Result<Tie> {
 
 fn unexpected(answer: Answer) -> io::Error {
     match answer {
+        Answer::Refused { code: Refusal::TooMany, message } => io::Error::other(TooMuch(message)),
         Answer::Refused { message, .. } => io::Error::other(message),
         other => io::Error::new(io::ErrorKind::InvalidData, format!("the node answered {other:?}")),
     }

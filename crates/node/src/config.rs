@@ -11,16 +11,19 @@ mod interfaces;
 mod peer;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub use dscp::{ClassDscps, Dscp, UnknownDscp};
 pub use error::ConfigError;
 pub use interfaces::{INTERFACES_EXCLUDED, InterfaceRules};
 pub use peer::PeerName;
+pub use users::{Right, UserLimits};
 
 pub use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::NodeId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -165,6 +168,15 @@ pub struct Config {
     pub class_policies: [Option<Policy>; 4],
     /// Sizes of the memory.
     pub memory: Memory,
+    /// Most bytes that the node may promise to its ports and to the programs that attach, whether or not they were touched; `None`:
+    /// sixteen times the memory of the machine, or of the node's control group if that has less.
+    pub memory_bytes_max: Option<u64>,
+    /// What each user's programs that attach may have of it.
+    pub users: UserLimits,
+    /// The same of particular users, where that differs.
+    pub user: BTreeMap<u32, UserLimits>,
+    /// Which types of services only some users may bind; all others anybody may.
+    pub rights: Vec<Right>,
     /// Largest message that `recv` accepts, in bytes.
     pub message_bytes_max: usize,
     /// Silence on all links after which a peer is given up.
@@ -205,6 +217,10 @@ impl Default for Config {
             policy: Policy::default(),
             class_policies: [None; 4],
             memory: Memory::default(),
+            memory_bytes_max: None,
+            users: UserLimits::default(),
+            user: BTreeMap::new(),
+            rights: Vec::new(),
             message_bytes_max: 16 << 20,
             tolerance: Duration::from_millis(500),
             keepalive: Duration::from_millis(10),
@@ -366,6 +382,42 @@ impl Config {
         self
     }
 
+    /// Most bytes that the node may promise to its ports and to the programs that attach: docs/operating.md, "Memory".
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory_bytes_max = Some(bytes);
+        self
+    }
+
+    /// What each user's programs that attach may have of the node.
+    pub fn users(mut self, limits: UserLimits) -> Self {
+        self.users = limits;
+        self
+    }
+
+    /// The same of the user with this number.
+    ///
+    /// ```
+    /// use polyrail::{Config, UserLimits};
+    ///
+    /// let few = UserLimits { ports: Some(16), memory_bytes: Some(256 << 20), ..UserLimits::default() };
+    /// let config = Config::new().user(1000, few);
+    /// # assert!(config.insecure().validate().is_ok());
+    /// ```
+    pub fn user(mut self, uid: u32, limits: UserLimits) -> Self {
+        self.user.insert(uid, limits);
+        self
+    }
+
+    /// Keeps the binding of services of these types to some users, and to this program if it embeds the node.
+    pub fn right(
+        mut self,
+        types: std::ops::RangeInclusive<u32>,
+        users: impl IntoIterator<Item = u32>,
+    ) -> Self {
+        self.rights.push(Right { types, users: users.into_iter().collect() });
+        self
+    }
+
     /// Largest message that `recv` accepts, in bytes; at most [`MESSAGE_BYTES_LIMIT`].
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
@@ -448,6 +500,7 @@ impl Config {
         self.validate_names()?;
         self.validate_numbers()?;
         self.interfaces.validate()?;
+        users::validate(&self.users, &self.user, &self.rights)?;
         self.peer_names().map(|_| ())
     }
 
@@ -476,6 +529,7 @@ impl Config {
 
     fn validate_numbers(&self) -> Result<(), ConfigError> {
         let memory = &self.memory;
+        let budget = self.memory_bytes_max.unwrap_or(users::MEMORY_BYTES_MIN) as usize;
         let ms = |d: Duration| d.as_millis() as usize;
         let in_range = [
             ("port", self.port as usize, 1, 65_535),
@@ -483,6 +537,7 @@ impl Config {
             ("socket_buffer_max", self.socket_buffer_max.unwrap_or(65_536), 65_536, 1 << 30),
             ("adaptive_spin_us", self.adaptive_spin.as_micros() as usize, 0, 100_000),
             ("message_bytes_max", self.message_bytes_max, 1, MESSAGE_BYTES_LIMIT),
+            ("memory_bytes_max", budget, users::MEMORY_BYTES_MIN as usize, 1 << 50),
             ("tolerance_ms", ms(self.tolerance), 50, 60_000),
             ("keepalive_ms", ms(self.keepalive), 1, 10_000),
             ("keepalive_idle_ms", ms(self.keepalive_idle), 1, 60_000),

@@ -2,6 +2,7 @@
 
 mod connections;
 mod find;
+mod mem;
 mod metrics;
 mod rows;
 mod set;
@@ -11,6 +12,7 @@ mod stream;
 mod why;
 
 use crate::engine::Engine;
+use crate::engine::holdings::Holdings;
 use crate::moment::Moment;
 use crate::node::Home;
 use connections::Only;
@@ -112,8 +114,14 @@ fn answer(mut stream: UnixStream, home: &Home, tracing: bool) -> io::Result<Opti
                 Err(refusal) => Err(refusal),
             }
         }
-        // The picture is taken in one piece: its parts belong together.
-        Ok(request) => reply_to(&request, &mut home.drive.engine(), &Moment::read()),
+        Ok(request) => {
+            // The picture is taken in one piece: its parts belong together.
+            let (reply, holdings) = {
+                let engine = &mut home.drive.engine();
+                (reply_to(&request, engine, &Moment::read()), holdings_for(&request, engine))
+            };
+            reply.map(|reply| with_memory(reply, holdings))
+        }
         Err(refusal) => Err(refusal),
     };
     // What was set leaves now.
@@ -191,6 +199,8 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
     }
     match verb {
         "" if noun == "status" => Ok(json!({"ok": true, "status": engine.status(moment.now.0)})),
+        // What there is to tell is added by `with_memory`.
+        "" if noun == "mem" => Ok(json!({"ok": true})),
         "" if noun == "metrics" => Ok(json!({"ok": true, "metrics": metrics::text(engine, moment)})),
         "" if noun == "stats" => Ok(json!({"ok": true, "show": stats::total(engine)})),
         "list" if noun == "connection" => {
@@ -203,11 +213,26 @@ fn reply_to(request: &Request, engine: &mut Engine, moment: &Moment) -> Result<V
         _ => {
             let nouns = NOUNS.join("|");
             let known = format!(
-                "{nouns} list, {nouns} show, {nouns} stats, link set, metrics, stats, status, trace, why"
+                "{nouns} list, {nouns} show, {nouns} stats, link set, mem, metrics, stats, status, trace, why"
             );
             Err(Refusal::new("command", format!("{:?}: unknown; known: {known}", request.command)))
         }
     }
+}
+
+/// What memory is promised, for the requests that are about it.
+fn holdings_for(request: &Request, engine: &Engine) -> Option<Holdings> {
+    ["mem", "metrics"].contains(&&*request.command).then(|| engine.holdings())
+}
+
+/// Adds what of it is there, which is measured when the engine is not held any more.
+fn with_memory(mut reply: Value, holdings: Option<Holdings>) -> Value {
+    let Some(holdings) = holdings else { return reply };
+    match &mut reply["metrics"] {
+        Value::String(page) => page.push_str(&metrics::memory::text(holdings)),
+        _ => reply["show"] = mem::tell(&holdings),
+    }
+    reply
 }
 
 /// The name of the thing that a request is about.

@@ -13,6 +13,7 @@ mod events;
 mod gather;
 pub(crate) mod guests;
 pub(crate) mod history;
+pub(crate) mod holdings;
 #[cfg(test)]
 mod joined;
 mod looks;
@@ -32,11 +33,13 @@ mod waits;
 /// What the engine answers to bind and unbind.
 pub(crate) mod admission_answers {
     pub use super::admission::{
-        ANSWER_INVERTED as INVERTED, ANSWER_NOT_BOUND as NOT_BOUND, ANSWER_OK as OK,
-        ANSWER_RESERVED as RESERVED,
+        ANSWER_INVERTED as INVERTED, ANSWER_LIMIT as LIMIT, ANSWER_NOT_BOUND as NOT_BOUND,
+        ANSWER_NOT_PERMITTED as NOT_PERMITTED, ANSWER_OK as OK, ANSWER_RESERVED as RESERVED,
     };
 }
 
+pub(crate) use admission::denied::{Denied, Reason, Refusals};
+pub(crate) use admission::users::{Limits, Whose};
 pub(crate) use bearers::Lost;
 pub use bearers::{Attachment, WhyClosed};
 pub use client::Client;
@@ -46,6 +49,7 @@ pub use status::{BearerStatus, BindingStatus, LinkReport, LostStatus, MissingSta
 pub use store::LargeMemory;
 
 use crate::config::ClassDscps;
+use crate::error::TooMuch;
 use gather::Gather;
 use history::History;
 use passing::Passing;
@@ -199,6 +203,8 @@ pub struct Engine {
     clock: fn(u64) -> u64,
     dscps: ClassDscps,
     directs: directs::Directs,
+    users: admission::users::Users,
+    kept: subscribers::Kept,
 }
 
 impl Engine {
@@ -234,6 +240,8 @@ impl Engine {
             clock: |began_ns| began_ns,
             dscps: ClassDscps::default(),
             directs: directs::Directs::default(),
+            users: admission::users::Users::default(),
+            kept: subscribers::Kept::default(),
         }
     }
 
@@ -255,9 +263,11 @@ impl Engine {
 
     /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
     pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
+        let charge = self.pay(None, sizes.segment_bytes().unwrap_or_default());
+        let charge = charge.map_err(|denied| std::io::Error::other(TooMuch(denied.message)))?;
         let port = self.node.open_port().map_err(std::io::Error::other)?;
         let spacing = self.spacing();
-        let opened = self.store.open(port, self.node.config().node, sizes, exchange, spacing);
+        let opened = self.store.open(port, self.node.config().node, (sizes, charge), exchange, spacing);
         self.or_close(port, opened)
     }
 

@@ -54,6 +54,8 @@ pub enum ErrorCode {
     TooMany = 42,
     /// Somebody else has bound the service.
     Taken = 43,
+    /// This user may not.
+    NotPermitted = 44,
     /// A connection was refused.
     Refused = 50,
     /// A connection is over.
@@ -90,6 +92,9 @@ pub enum StartError {
         /// Why not, and what to do.
         why: String,
     },
+    /// It would be more than the node, or this program's user, may have; the message says what it is, and what to do.
+    #[error("{0}")]
+    Limit(String),
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -346,6 +351,14 @@ pub enum BindError {
         /// Whose binding is in the way.
         by: polyrail_proto::id::NodeId,
     },
+    /// This program's user may not bind services of that type.
+    #[error("this user may not bind services of this type; the node's settings say who may (`[rights]`)")]
+    NotPermitted,
+    /// This program's user has bound as many names as it may.
+    #[error(
+        "this user has bound as many names on this node as it may; unbind some, or have `names` raised in the node's settings"
+    )]
+    Limit,
     /// No such binding.
     #[error("not bound")]
     NotBound,
@@ -414,6 +427,21 @@ impl From<polyrail_proto::service::SubscribeError> for SubscribeError {
     }
 }
 
+/// More than there may be, in words: how it passes where errors are the system's.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TooMuch(pub String);
+
+impl StartError {
+    /// Of what was tried and failed.
+    pub(crate) fn of(what: impl Into<String>, error: io::Error) -> StartError {
+        match error.downcast::<TooMuch>() {
+            Ok(TooMuch(message)) => StartError::Limit(message),
+            Err(source) => StartError::System { what: what.into(), source },
+        }
+    }
+}
+
 impl From<polyrail_proto::service::Over> for UpdateError {
     fn from(_: polyrail_proto::service::Over) -> Self {
         UpdateError::Over
@@ -467,6 +495,7 @@ impl StartError {
             StartError::Security => ErrorCode::Security,
             StartError::NoBearer(_) => ErrorCode::NoBearer,
             StartError::Attach { .. } => ErrorCode::NoNode,
+            StartError::Limit(_) => ErrorCode::TooMany,
             StartError::System { .. } => ErrorCode::System,
         }
     }
@@ -508,7 +537,8 @@ impl BindError {
     pub fn code(&self) -> ErrorCode {
         match self {
             BindError::Reserved | BindError::Inverted => ErrorCode::Range,
-            BindError::TooMany => ErrorCode::TooMany,
+            BindError::TooMany | BindError::Limit => ErrorCode::TooMany,
+            BindError::NotPermitted => ErrorCode::NotPermitted,
             BindError::Taken { .. } => ErrorCode::Taken,
             BindError::NotBound => ErrorCode::NotBound,
             BindError::Closed => ErrorCode::Closed,

@@ -40,7 +40,9 @@ mod subscription;
 pub mod trace;
 mod wait;
 
-pub use config::{ClassDscps, Config, Dscp, Integrity, Memory, Policy, Profile, Progress, Security, Wait};
+pub use config::{
+    ClassDscps, Config, Dscp, Integrity, Memory, Policy, Profile, Progress, Right, Security, UserLimits, Wait,
+};
 pub use connection::{Connect, Connection};
 pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 pub use error::{

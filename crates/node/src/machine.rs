@@ -3,6 +3,10 @@
 //! A picture, taken when it is asked for, of the network name space of whoever asks. It is for tools that tell an operator
 //! what is wrong; a node itself does not need it. What cannot be read is absent, never guessed.
 
+mod memory;
+
+pub(crate) use memory::memory_bytes;
+
 use crate::config::InterfaceRules;
 use crate::node::select::best_address;
 use polyrail_sys::interface;

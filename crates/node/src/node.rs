@@ -10,7 +10,7 @@ use crate::attendant;
 use crate::clock::now_ns;
 use crate::config::{Config, Profile, Progress, Security, Wait};
 use crate::engine::client::Exchange;
-use crate::engine::{Engine, LargeMemory, Status};
+use crate::engine::{Engine, LargeMemory, Limits, Status};
 use crate::error::{Error, LinkSetError, StartError, SubscribeError};
 use crate::host::Host;
 use crate::port::Port;
@@ -72,6 +72,9 @@ const LEAVE_TICK_NS: u64 = 5_000_000;
 const POOL_BYTES_MAX: usize = 4 << 30;
 /// Buffers kept for the next large message, bytes.
 const POOL_IDLE_BYTES_MAX: usize = 64 << 20;
+/// How many times the memory of the machine is promised at most unless the settings say something else: of a port that has sent and
+/// received many small messages a sixteenth is there, its queues, and the rest was never touched.
+const MEMORY_PROMISED_TIMES: u64 = 16;
 /// What of it large messages may take for which no program was asked, bytes: those to one port, and all.
 const AHEAD_PORT_BYTES_MAX: usize = 32 << 20;
 const AHEAD_BYTES_MAX: usize = 256 << 20;
@@ -91,7 +94,8 @@ impl Node {
         let mut engine = Engine::new(now_ns(), core);
         engine.set_clock(|_| now_ns());
         engine.set_dscps(config.dscp);
-        let pool = Pool::with_idle_max(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX);
+        engine.set_limits(limits_of(&config));
+        let pool = Pool::within(POOL_BYTES_MAX, POOL_IDLE_BYTES_MAX, engine.users().budget());
         engine.set_large_memory(LargeMemory {
             pool: pool.clone(),
             quota: Quota::new(AHEAD_BYTES_MAX),
@@ -178,8 +182,7 @@ impl Node {
             }
             Host::Other(attached) => attached.port(sizes).map(|(client, tie)| (client, Some(tie))),
         };
-        let (client, tie) =
-            opened.map_err(|source| StartError::System { what: "port".to_owned(), source })?;
+        let (client, tie) = opened.map_err(|error| StartError::of("port", error))?;
         Ok(Port::new(self.shared.clone(), client, tie))
     }
 
@@ -388,6 +391,18 @@ fn start_threads(home: &Arc<Home>) -> Result<Vec<JoinHandle<()>>, StartError> {
     }
     threads.push(attendant::start(home).map_err(failed)?);
     Ok(threads)
+}
+
+/// The settings about users and memory.
+fn limits_of(config: &Config) -> Limits {
+    let usual = || crate::machine::memory_bytes().saturating_mul(MEMORY_PROMISED_TIMES);
+    let memory_bytes_max = config.memory_bytes_max.unwrap_or_else(usual);
+    Limits {
+        memory_bytes_max: usize::try_from(memory_bytes_max).unwrap_or(usize::MAX),
+        each: config.users,
+        users: config.user.clone(),
+        rights: config.rights.clone(),
+    }
 }
 
 /// The core's settings.

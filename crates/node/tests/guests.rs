@@ -1,40 +1,33 @@
 //! Nodes and programs in processes of their own: what becomes of the others when one is killed, and what a program can do to its
 //! node that does not mean well.
 
+mod processes;
+
 use polyrail::{
     Class, Config, Connect, ConnectionError, Destination, Disconnect, ErrorCode, Node, NodeEvent, Port,
     PortAddress, RecvError, Scope, SendError, SendOptions, ServiceAddress, StartError, Wait,
 };
 use polyrail_shm::Segment;
 use polyrail_sys::unix::{Packet, Place, UnixSocket};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use processes::{Door, Other, PATIENCE, ready, role, until};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 
-/// What a process of these tests does that is not the test itself: the same program, started again for this one "test".
 #[test]
-fn role() {
-    let Some((role, path)) = std::env::var("POLYRAIL_ROLE").ok().zip(std::env::var_os("POLYRAIL_PATH"))
-    else {
-        return;
-    };
+fn a_role() {
+    let Some((role, path)) = role() else { return };
     match &role[..] {
-        "host" => host(Path::new(&path)),
-        "server" => server(Path::new(&path)),
-        "hoarder" => hoarder(Path::new(&path)),
-        "talker" => talker(Path::new(&path)),
-        "lender" => lender(Path::new(&path)),
-        "busy" => busy(Path::new(&path)),
+        "host" => host(&path),
+        "server" => server(&path),
+        "hoarder" => hoarder(&path),
+        "talker" => talker(&path),
+        "lender" => lender(&path),
+        "busy" => busy(&path),
         other => panic!("{other}"),
     }
-}
-
-fn ready() {
-    println!("\nready");
 }
 
 /// Runs a node until it is killed.
@@ -145,67 +138,9 @@ fn converse(ports: &[Port; 2], to: PortAddress) {
     }
 }
 
-/// A process in one of those roles; it is killed with this value.
-struct Other(Child);
-
-impl Other {
-    fn start(role: &str, path: &Path) -> Other {
-        let program = std::env::current_exe().unwrap();
-        let mut command = Command::new(program);
-        command
-            .args(["--exact", "role", "--nocapture"])
-            .env("POLYRAIL_ROLE", role)
-            .env("POLYRAIL_PATH", path);
-        Other::ready(command)
-    }
-
-    fn ready(mut command: Command) -> Other {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        assert!(said.lines().any(|line| line.unwrap() == "ready"), "it has ended");
-        Other(child)
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        // It may be dead already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Where the programs of a test attach.
-struct Door(PathBuf);
-
-impl Door {
-    fn new(test: &str) -> Door {
-        Door(std::env::temp_dir().join(format!("polyrail-{}-{test}.attach", std::process::id())))
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn embed(path: &Path) -> Node {
     let config = Config::new().insecure().interfaces(["lo"]).discovery(false);
     Node::embed(config.attach(path)).unwrap()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Whether `node` still serves others.
@@ -306,7 +241,7 @@ fn programs_killed_at_any_moment_leave_nothing_behind() {
     for round in 0..kills {
         let mut busy = Other::start("busy", &door.0);
         std::thread::sleep(Duration::from_micros(round * round * 7_919 % 40_009));
-        assert!(busy.0.try_wait().unwrap().is_none(), "it has ended by itself");
+        assert!(busy.child.try_wait().unwrap().is_none(), "it has ended by itself");
         busy.kill();
     }
     until("all have gone", || node.status().attached == 0 && node.status().services.is_empty());
@@ -498,9 +433,8 @@ fn programs_in_other_namespaces_need_the_socket_only() {
         "--ipc",
         "--net",
     ]);
-    command.arg(program).args(["--exact", "role", "--nocapture"]);
-    command.env("POLYRAIL_ROLE", "server").env("POLYRAIL_PATH", &door.0);
-    let _server = Other::ready(command);
+    command.arg(program);
+    let _server = Other::run(command, "server", &door.0);
     let port = node.port().unwrap();
     port.send(SERVICE, b"hello").unwrap();
     assert_eq!(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"hello");

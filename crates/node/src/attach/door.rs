@@ -5,7 +5,7 @@ mod visitor;
 
 use super::words::{Answer, Ask, PACKET_BYTES_MAX, Refusal, say, understand};
 use crate::clock::now_ns;
-use crate::engine::Guest;
+use crate::engine::{Guest, Reason};
 use crate::node::Home;
 use polyrail_proto::id::PortId;
 use polyrail_proto::service::SubscriptionId;
@@ -33,6 +33,8 @@ const VISITORS_MAX: usize = 32_768;
 const ENTRIES_MAX: u32 = 65_536;
 /// What one process may have of them.
 const OF_PROCESS_MAX: usize = 4_096;
+/// Processes of one user. With their ports and subscriptions they are not more than half of all.
+const PROCESSES_OF_USER_MAX: usize = 2_048;
 
 const LISTENER: u64 = 0;
 
@@ -43,6 +45,8 @@ pub(crate) struct Door {
     epoll: Epoll,
     /// Processes, their ports and their subscriptions, by token.
     visitors: BTreeMap<u64, Visitor>,
+    /// Processes by user.
+    processes: BTreeMap<u32, usize>,
     next_token: u64,
 }
 
@@ -61,7 +65,8 @@ impl Door {
         }
         let (listener, epoll) = (UnixListener::bind(Place::Path(path), BACKLOG)?, Epoll::new()?);
         epoll.add(listener.as_raw_fd(), LISTENER, Interest::READ)?;
-        Ok(Door { listener, path: path.to_owned(), epoll, visitors: BTreeMap::new(), next_token: 2 })
+        let (visitors, processes) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Door { listener, path: path.to_owned(), epoll, visitors, processes, next_token: 2 })
     }
 
     /// Starts the thread; it ends when the node does.
@@ -81,7 +86,7 @@ impl Door {
             }
             for event in events.iter() {
                 match event.token {
-                    LISTENER => self.let_in(),
+                    LISTENER => self.let_in(&home),
                     token => self.attend(&home, token),
                 }
             }
@@ -89,7 +94,7 @@ impl Door {
     }
 
     /// Accepts whoever has come.
-    fn let_in(&mut self) {
+    fn let_in(&mut self, home: &Home) {
         loop {
             let socket = match self.listener.accept() {
                 Ok(Some(socket)) => socket,
@@ -104,7 +109,20 @@ impl Door {
                 let _ = say(&socket, &Answer::Refused { code: Refusal::TooMany, message }, &[]);
                 continue;
             }
-            let _ = self.enter(Visitor::process(socket, whose));
+            let own = self.processes.entry(whose.uid).or_default();
+            if *own >= PROCESSES_OF_USER_MAX {
+                let what = format!(
+                    "user {} has as many processes at this node as it may ({own}); end some",
+                    whose.uid
+                );
+                let denied = home.drive.engine().deny(whose.uid, Reason::Processes, what);
+                let _ = Said::from(denied).to(&socket);
+                continue;
+            }
+            *own += 1;
+            if self.enter(Visitor::process(socket, whose)).is_err() {
+                self.note_parted(whose.uid);
+            }
         }
     }
 
@@ -183,7 +201,7 @@ impl Door {
 
     /// What a process may have.
     fn grant(&mut self, home: &Home, (of, guest): (u64, Guest), ask: Ask) -> Said {
-        let refused = |error: io::Error| Said::refuse(Refusal::System, error);
+        let refused = Said::of_error;
         match ask {
             Ask::Status => {
                 let status = home.drive.engine().status(now_ns());
@@ -213,7 +231,7 @@ impl Door {
                 self.open_port(home, of, guest, sizes).unwrap_or_else(refused)
             }
             Ask::Subscribe { topic, timeout_ns } => {
-                let id = home.drive.engine().subscribe(now_ns(), topic, timeout_ns);
+                let id = home.drive.engine().subscribe_for(Some(guest.whose()), now_ns(), topic, timeout_ns);
                 id.map_or_else(
                     |error| Said::refuse(visitor::refusal_of(error), error),
                     |id| self.open_subscription(home, of, id).unwrap_or_else(refused),
@@ -274,6 +292,16 @@ impl Door {
         }
     }
 
+    /// A process of that user is gone.
+    fn note_parted(&mut self, uid: u32) {
+        if let Some(own) = self.processes.get_mut(&uid) {
+            *own -= 1;
+            if *own == 0 {
+                self.processes.remove(&uid);
+            }
+        }
+    }
+
     fn ports_of(&self, process: u64) -> impl Iterator<Item = PortId> {
         self.visitors.values().filter_map(move |visitor| match visitor {
             Visitor::Port(port) if port.of == process => Some(port.port),
@@ -292,9 +320,10 @@ impl Door {
         if let Some(bell) = visitor.bell() {
             let _ = self.epoll.remove(bell.as_raw_fd());
         }
-        let is_process = visitor.of().is_none();
+        let process_of = visitor.uid();
         visitor.part(home);
-        if is_process {
+        if let Some(uid) = process_of {
+            self.note_parted(uid);
             let own =
                 self.visitors.iter().filter(|(_, other)| other.of() == Some(token)).map(|(own, _)| *own);
             own.collect::<Vec<_>>().into_iter().for_each(|own| self.part(home, own));

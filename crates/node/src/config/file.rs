@@ -3,15 +3,19 @@
 //! Every key is optional here; what is missing keeps its default. Values are checked where the builder's are, in
 //! `Config::validate`; this file only finds the line to blame.
 
+mod users;
+
 use super::dscp::ALLOWED;
 use super::{
     ClassDscps, Config, ConfigError, Dscp, Integrity, Policy, Profile, Progress, Security, UnknownDscp, Wait,
 };
 use polyrail_proto::id::NodeId;
 use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
+use users::FileLimits;
 
 pub(super) fn parse(text: &str, origin: Option<&str>) -> Result<Config, ConfigError> {
     let syntax = |e: toml::de::Error| {
@@ -50,6 +54,7 @@ struct File {
     policy: Option<String>,
     class_policy: FilePolicies,
     message_bytes_max: Option<usize>,
+    memory_bytes_max: Option<u64>,
     tolerance_ms: Option<u64>,
     keepalive_ms: Option<u64>,
     keepalive_idle_ms: Option<u64>,
@@ -60,6 +65,9 @@ struct File {
     interfaces: FileInterfaces,
     dscp: FileDscps,
     memory: FileMemory,
+    users: FileLimits,
+    user: BTreeMap<String, FileLimits>,
+    rights: BTreeMap<String, BTreeSet<u32>>,
 }
 
 /// What a file may say: not "unset", which is said by silence.
@@ -115,6 +123,10 @@ impl File {
         c.socket_buffer_max = self.socket_buffer_max;
         c.control = self.control;
         c.attach = self.attach;
+        c.memory_bytes_max = self.memory_bytes_max;
+        c.users = self.users.into_limits();
+        c.user = users::of_users(self.user)?;
+        c.rights = users::rights(self.rights)?;
         c.interfaces.exclude = self.interfaces.exclude;
         set(&mut c.interfaces.include, self.interfaces.include);
         c.dscp = self.dscp.into_dscps()?;

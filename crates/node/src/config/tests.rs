@@ -28,6 +28,14 @@ fn the_example_file_names_keys_that_exist_when_uncommented() {
         .replace("\n# control =", "\ncontrol =")
         .replace("\n# attach =", "\nattach =")
         .replace("\n# exclude =", "\nexclude =");
+    let all = ["memory_bytes_max =", "ports =", "names =", "memory_bytes =", "[user.1000]", "1000-1999 ="]
+        .iter()
+        .fold(all, |all, key| all.replace(&format!("\n# {key}"), &format!("\n{key}")));
+    let limits = |ports, names, memory_bytes| UserLimits {
+        ports: Some(ports),
+        names: Some(names),
+        memory_bytes: Some(memory_bytes),
+    };
     let expected = Config::new()
         .insecure()
         .name("alpha")
@@ -35,7 +43,11 @@ fn the_example_file_names_keys_that_exist_when_uncommented() {
         .socket_buffer_max(212_992)
         .control("/run/polyrail/alpha.sock")
         .attach("/run/polyrail/alpha.attach")
-        .interfaces_excluded(INTERFACES_EXCLUDED);
+        .interfaces_excluded(INTERFACES_EXCLUDED)
+        .memory_bytes_max(8 << 30)
+        .users(limits(8_192, 32_767, 4 << 30))
+        .user(1_000, limits(16, 100, 256 << 20))
+        .right(1_000..=1_999, [1_000, 1_001]);
     assert_eq!(Config::from_toml(&all), Ok(expected));
 }
 
@@ -152,6 +164,48 @@ fn an_unknown_key_or_word_is_answered_with_the_known_ones() {
     );
     assert!(error("port = 7_4_3_0_0_0").starts_with("line 1: invalid value"));
     assert!(error("a = 1\nb = = 2").starts_with("line 2: "));
+}
+
+#[test]
+fn limits_and_rights_of_users_are_read_and_what_is_wrong_with_them_is_told_with_its_line() {
+    let text = "memory_bytes_max = 1073741824\n[users]\nports = 3\n[user.7]\nnames = 2\nmemory_bytes = 0\n[rights]\n64 = []\n70-79 = [1, 2]\n";
+    let few = UserLimits { ports: Some(3), ..UserLimits::default() };
+    let own = UserLimits { names: Some(2), memory_bytes: Some(0), ..UserLimits::default() };
+    let expected = Config::new()
+        .memory_bytes_max(1 << 30)
+        .users(few)
+        .user(7, own)
+        .right(64..=64, [])
+        .right(70..=79, [1, 2]);
+    assert_eq!(Config::from_toml(text), Ok(expected));
+    assert_eq!(own.or(few), UserLimits { ports: Some(3), ..own });
+    for (wrong, told) in [
+        ("memory_bytes_max = 1000", "line 1: memory_bytes_max: 1000 is out of range; allowed: 1048576 to "),
+        (
+            "[users]\nmemory_bytes = 7",
+            "line 2: users.memory_bytes: 7 is too little; allowed: 0, or 1048576 and more",
+        ),
+        ("[user.9]\nports = 1\nmemory_bytes = 7", "line 3: user.9.memory_bytes: 7 is too little"),
+        ("[user.alice]\nports = 1", "line 1: user.alice: \"alice\" is no user; allowed: a user's number"),
+        (
+            "[user.7]\nport = 1",
+            "line 2: unknown field `port`, expected one of `ports`, `names`, `memory_bytes`",
+        ),
+        ("[rights]\n64 = [1]\n+70 = []", "line 3: "),
+        (
+            "[rights]\n64 = [1]\n7x = []",
+            "line 3: rights.7x: \"7x\" are no types; allowed: TYPE, or FIRST-LAST",
+        ),
+        ("[rights]\n80-70 = []", "line 2: rights.80-70: no types; allowed: TYPE"),
+        (
+            "[rights]\n70-79 = [1]\n79 = []",
+            "line 3: rights.79: some of these types are in rights.70-79 too; allowed: each type once",
+        ),
+        ("[rights]\n64 = [-1]", "line 2: "),
+    ] {
+        let error = error(wrong);
+        assert!(error.starts_with(told), "{error}");
+    }
 }
 
 #[test]

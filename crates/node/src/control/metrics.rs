@@ -1,6 +1,7 @@
 //! `metrics`: what can be counted and measured of a node, as Prometheus scrapes it (docs/operating.md, "Metrics"). Base
 //! units, and counters that begin anew with what they belong to: a session, a port, the node.
 
+pub(super) mod memory;
 mod page;
 
 use super::rows::owner;

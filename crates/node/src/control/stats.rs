@@ -2,7 +2,7 @@
 
 use super::find::{self, link_name};
 use super::rows::service_name;
-use super::{Refusal, connections, show};
+use super::{Refusal, connections, mem, show};
 use crate::engine::Engine;
 use polyrail_proto::id::BearerId;
 use polyrail_proto::link::Link;
@@ -109,6 +109,7 @@ pub(super) fn total(engine: &mut Engine) -> Value {
     json!({
         "drops": drops(engine),
         "malformed": malformed(engine),
+        "refused": mem::refusals(engine.users().refused()),
         "messages": session_sums(&add_sessions(sessions())),
         "messages_inside": session_sums(&add_sessions(engine.session_with(own).into_iter())),
         "connections": connections::total(engine),

@@ -1,4 +1,5 @@
 mod connections;
+mod mem;
 mod metrics;
 mod ports;
 mod set;
@@ -82,7 +83,11 @@ impl World {
     fn request(&mut self, node: usize, line: &Value) -> Value {
         let moment = Moment { now: Instant(self.now_ns), unix_ns: 1_000_000_000_000_000_000 };
         let request = Request::read(line.to_string().as_bytes());
-        let reply = request.and_then(|request| reply_to(&request, &mut self.engines[node], &moment));
+        let engine = &mut self.engines[node];
+        let reply = request.and_then(|request| {
+            let reply = reply_to(&request, engine, &moment)?;
+            Ok(with_memory(reply, holdings_for(&request, engine)))
+        });
         reply.unwrap_or_else(|refusal| refusal.to_json())
     }
 

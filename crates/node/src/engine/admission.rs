@@ -1,8 +1,14 @@
 //! The door: a client's command is decoded, bounded and checked here before the core hears of it.
 
+pub(crate) mod denied;
+pub(crate) mod users;
+
 use super::command::{Body, Command, Completion, FailureCode};
 use super::store::{Asked, COOKIE_MASK, Place};
 use super::{Budget, Engine};
+use denied::Reason;
+use polyrail_proto::Node;
+use polyrail_proto::address::ServiceRange;
 use polyrail_proto::error::{ConnectError, SendError};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{BufferId, ConnectionId, PortAddress, PortId, SessionId};
@@ -18,6 +24,8 @@ pub const ANSWER_RESERVED: u8 = 1;
 pub const ANSWER_INVERTED: u8 = 2;
 pub const ANSWER_TOO_MANY: u8 = 3;
 pub const ANSWER_NOT_BOUND: u8 = 4;
+pub const ANSWER_NOT_PERMITTED: u8 = 5;
+pub const ANSWER_LIMIT: u8 = 6;
 
 /// Client words: the client asks for its port to be closed. The bits above are the count of messages that it has read of
 /// those whose senders want to be told.
@@ -79,6 +87,7 @@ impl Engine {
             slot.closing = true;
             count += 1;
             self.end_rings(port);
+            self.note_unbound(port, self.node.table().bindings_of(port));
             self.node.close_port(now, port, &mut self.store);
             self.closing.push(port);
         }
@@ -131,16 +140,15 @@ impl Engine {
                 None => self.fail(port, cookie, FailureCode::Invalid),
             },
             Command::Bind(range, scope, weight) => {
-                let bound = self.node.bind_weighted(port, range, scope, weight);
-                self.store.complete(port, answer_to(bound));
+                self.bind(port, range, |node| node.bind_weighted(port, range, scope, weight));
             }
             Command::BindExclusive(range, scope) => {
-                let bound = self.node.bind_exclusive(port, range, scope);
-                self.store.complete(port, answer_to(bound));
+                self.bind(port, range, |node| node.bind_exclusive(port, range, scope));
             }
             Command::Unbind(range, scope) => {
-                let answer =
-                    if self.node.unbind(port, range, scope).is_ok() { ANSWER_OK } else { ANSWER_NOT_BOUND };
+                let unbound = self.node.unbind(port, range, scope).is_ok();
+                self.note_unbound(port, usize::from(unbound));
+                let answer = if unbound { ANSWER_OK } else { ANSWER_NOT_BOUND };
                 self.store.complete(port, Completion::Answer(answer));
             }
             Command::Listen(backlog) => self.node.listen(port, backlog),
@@ -172,6 +180,25 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Binds a name if the port's user may.
+    fn bind(
+        &mut self,
+        port: PortId,
+        range: ServiceRange,
+        bind: impl FnOnce(&mut Node) -> Result<(), BindError>,
+    ) {
+        let answer = match self.admit_name(port, range) {
+            Ok(()) => {
+                let bound = bind(&mut self.node);
+                self.note_bound(port, usize::from(bound.is_ok()));
+                answer_to(bound)
+            }
+            Err(Reason::Rights) => Completion::Answer(ANSWER_NOT_PERMITTED),
+            Err(_) => Completion::Answer(ANSWER_LIMIT),
+        };
+        self.store.complete(port, answer);
     }
 
     fn send(&mut self, now: Instant, port: PortId, to: Destination, how: Manner, body: (BufferId, u64)) {

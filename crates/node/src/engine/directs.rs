@@ -2,6 +2,8 @@
 //! goes by them it does not see.
 
 use super::Engine;
+use super::admission::denied::Reason;
+use super::admission::users::Paid;
 use super::command::Completion;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
@@ -16,6 +18,8 @@ use std::sync::Arc;
 /// Rings of all ports together, and those that one sends by.
 const RINGS_MAX: usize = 8_192;
 const RINGS_OF_PORT_MAX: usize = 256;
+/// Those that the ports of one user send by.
+const RINGS_OF_USER_MAX: usize = RINGS_MAX / 2;
 /// Trunks that lead to a port, for it looks at each of them.
 const TRUNKS_TO_PORT_MAX: usize = 64;
 
@@ -43,6 +47,8 @@ struct Ring {
     taken: bool,
     /// The sender has left it.
     left: bool,
+    /// Whose it is: who asked for it.
+    paid: Paid,
 }
 
 impl Ring {
@@ -170,12 +176,14 @@ impl Engine {
             Wanted::Ring => (None, Completion::Direct),
             Wanted::Trunk => (Some(Direct::create()?), Completion::Trunk),
         };
+        let Some(paid) = self.pay_ring(from, std::iter::once(&memory).chain(&back)) else { return Ok(None) };
         let (receivers, senders) = UnixSocket::pair()?;
         self.directs.made += 1;
         let number = self.directs.made;
         let (taken, left) = (false, false);
         let line = Some(receivers);
-        let ring = Ring { number, from, to, class, memory, back, line, bell: own, same_user, taken, left };
+        let ring =
+            Ring { number, from, to, class, memory, back, line, bell: own, same_user, taken, left, paid };
         let given = ring.given(&bell, Some(senders));
         self.directs.list.push(ring);
         // A ring stands behind all that the sender has sent before, and that was confirmed.
@@ -183,6 +191,27 @@ impl Engine {
         // It is told with the next turn, whatever else that one has to do.
         self.next_at = Instant::ZERO;
         Ok(Some((number, given)))
+    }
+
+    /// Has a new ring count to the user of the port that asked for it. `None`: it may not have it, and its messages go by the engine.
+    fn pay_ring<'a>(&mut self, from: PortId, memory: impl Iterator<Item = &'a Direct>) -> Option<Paid> {
+        let whose = self.store.guest_of(from)?.whose();
+        let own = |ring: &&Ring| ring.paid.whose.as_ref().is_some_and(|other| other.uid == whose.uid);
+        if self.directs.list.iter().filter(own).count() >= RINGS_OF_USER_MAX {
+            // A program is not told, for it lacks nothing.
+            self.users.deny(Some(whose.uid), Reason::Rings, String::new());
+            return None;
+        }
+        let charge = self.pay(Some(&whose), memory.map(|direct| direct.segment().len()).sum()).ok()?;
+        Some(Paid { whose: Some(whose), charge })
+    }
+
+    /// All rings and trunks: what they count as, and their memory.
+    pub(super) fn rings(&self) -> impl Iterator<Item = (Wanted, &Paid, [Option<&Arc<Segment>>; 2])> {
+        self.directs.list.iter().map(|ring| {
+            let kind = if ring.back.is_some() { Wanted::Trunk } else { Wanted::Ring };
+            (kind, &ring.paid, [Some(ring.memory.segment()), ring.back.as_ref().map(Direct::segment)])
+        })
     }
 
     fn are_of_one_user(&mut self, one: PortId, other: PortId) -> bool {

@@ -1,6 +1,8 @@
 //! News of the node as a whole, for those who want to know: the program that embeds it, and others that listen.
 
 use super::Engine;
+use super::admission::denied::Denied;
+use super::admission::users::{Paid, Whose};
 use crate::node::events::NodeEvent;
 use polyrail_sys::eventfd::EventFd;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,6 +10,8 @@ use std::sync::Arc;
 
 /// Events that are kept for whoever does not read them: the oldest go first.
 const KEPT_MAX: usize = 1_024;
+/// What they may come to.
+const KEPT_BYTES: usize = KEPT_MAX * size_of::<NodeEvent>();
 
 /// What has happened and was not read.
 #[derive(Default)]
@@ -59,11 +63,16 @@ impl Engine {
         self.news.own.bell = Some(bell);
     }
 
-    /// Keeps events from now on for one who listens beside the program that embeds the node; his number.
-    pub(crate) fn keep_events(&mut self) -> u64 {
+    /// Keeps events from now on for a program that is attached; its number.
+    ///
+    /// # Errors
+    /// Its user has as much memory as it may.
+    pub(crate) fn keep_events(&mut self, whose: Whose) -> Result<u64, Denied> {
+        let charge = self.pay(Some(&whose), KEPT_BYTES)?;
         self.news.listeners += 1;
+        self.kept.events.insert(self.news.listeners, Paid { whose: Some(whose), charge });
         self.news.others.insert(self.news.listeners, Queue::default());
-        self.news.listeners
+        Ok(self.news.listeners)
     }
 
     /// Signals `bell` whenever there is an event for a listener from now on, and now.
@@ -82,6 +91,7 @@ impl Engine {
     /// He listens no more.
     pub(crate) fn forget_listener(&mut self, listener: u64) {
         self.news.others.remove(&listener);
+        self.kept.events.remove(&listener);
     }
 
     pub(super) fn push_event(&mut self, event: NodeEvent) {

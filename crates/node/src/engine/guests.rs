@@ -1,10 +1,13 @@
 //! Guests: clients in other processes. What they share with the engine is theirs to spoil, so that nothing of it is lent, and
 //! nothing is handed over but by copies; they are rung and ring as others do, by words in that memory.
 
+use super::admission::denied::Denied;
+use super::admission::users::{Paid, Whose};
 use super::store::{Arrived, Lent};
 use super::{Engine, Sizes};
 use polyrail_proto::id::{PortAddress, PortId};
-use polyrail_shm::Segment;
+use polyrail_shm::segment::PAGE_BYTES;
+use polyrail_shm::{Charge, Segment};
 use polyrail_sys::unix::UnixSocket;
 use std::collections::VecDeque;
 use std::io;
@@ -36,6 +39,16 @@ impl Guest {
         Guest { pid, uid, program, lost: false, lent: VecDeque::new() }
     }
 
+    /// Whose its port is.
+    pub(crate) fn whose(&self) -> Whose {
+        Whose { uid: self.uid, pid: self.pid, program: self.program.clone() }
+    }
+
+    /// Memory that was given and is not in use.
+    pub(super) fn lent(&self) -> impl Iterator<Item = &Lent> {
+        self.lent.iter()
+    }
+
     /// Memory that was given under this number.
     pub(super) fn take_lent(&mut self, number: u64) -> Option<Lent> {
         let at = self.lent.iter().position(|lent| lent.number == number)?;
@@ -50,8 +63,23 @@ impl Engine {
         sizes: Sizes,
         guest: Guest,
     ) -> io::Result<(PortAddress, [Arc<Segment>; 2])> {
+        let bytes = sizes.segment_bytes().map_or(0, |bytes| bytes + PAGE_BYTES);
+        let charge = self.admit_port(&guest.whose(), bytes).map_err(io::Error::other)?;
+        let uid = guest.uid;
+        let opened = self.open_admitted((sizes, charge), guest);
+        if opened.is_err() {
+            self.note_port_gone(uid);
+        }
+        opened
+    }
+
+    fn open_admitted(
+        &mut self,
+        paid: (Sizes, Charge),
+        guest: Guest,
+    ) -> io::Result<(PortAddress, [Arc<Segment>; 2])> {
         let port = self.node.open_port().map_err(io::Error::other)?;
-        let opened = self.store.open_guest(port, sizes, guest);
+        let opened = self.store.open_guest(port, paid, guest);
         let memory = self.or_close(port, opened)?;
         Ok((PortAddress { node: self.node.config().node, port }, memory))
     }
@@ -64,13 +92,26 @@ impl Engine {
     }
 
     /// Takes memory that a guest gives for a message which it will name by this number.
-    pub(crate) fn borrow_from(&mut self, port: PortId, number: u64, memory: Arc<Segment>) {
-        if let Some(guest) = self.store.guest_of(port) {
-            if guest.lent.len() >= LENT_MAX {
-                guest.lent.pop_front();
-            }
-            guest.lent.push_back(Lent { memory, number, port });
+    ///
+    /// # Errors
+    /// Its user has as much as it may.
+    pub(crate) fn borrow_from(
+        &mut self,
+        port: PortId,
+        number: u64,
+        memory: Arc<Segment>,
+    ) -> Result<(), Denied> {
+        let Some(guest) = self.store.guest_of(port) else { return Ok(()) };
+        if guest.lent.len() >= LENT_MAX {
+            guest.lent.pop_front();
         }
+        let whose = Some(guest.whose());
+        // It is kept here even if its process is gone.
+        let charge = self.pay(whose.as_ref(), memory.len())?;
+        if let Some(guest) = self.store.guest_of(port) {
+            guest.lent.push_back(Lent { memory, number, port, paid: Arc::new(Paid { whose, charge }) });
+        }
+        Ok(())
     }
 
     /// Tells a guest by its socket whenever something is put into its queue from now on, and now.

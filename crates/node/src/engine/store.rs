@@ -10,6 +10,7 @@ pub(super) use returns::Asked;
 pub(crate) use slot::Arrived;
 pub(super) use slot::Slot;
 
+use super::admission::users::CLIENTS_MAX;
 use super::client::{Client, Exchange};
 use super::command::Completion;
 use super::guests::Guest;
@@ -19,7 +20,7 @@ use polyrail_proto::id::{BufferId, NodeId, PortId};
 use polyrail_proto::transfer::PIECE_HEAD_BYTES;
 use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
-use polyrail_shm::{Backing, Engine as Pair, Pool, PortBell, QueuePair, Quota, Segment, Sizes};
+use polyrail_shm::{Backing, Charge, Engine as Pair, Pool, PortBell, QueuePair, Quota, Segment, Sizes};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::io::IoSlice;
@@ -177,12 +178,12 @@ impl EngineStore {
         &mut self,
         port: PortId,
         node: NodeId,
-        sizes: Sizes,
+        (sizes, charge): (Sizes, Charge),
         exchange: Exchange,
         spacing: Option<Spacing>,
     ) -> io::Result<Client> {
         let (client, pair) = QueuePair::create(sizes, Backing::Private)?;
-        self.insert(port, pair, (exchange.clone(), spacing), None)?;
+        self.insert(port, (pair, charge), (exchange.clone(), spacing), None)?;
         Ok(Client::new(client, polyrail_proto::id::PortAddress { node, port }, exchange, spacing))
     }
 
@@ -190,7 +191,7 @@ impl EngineStore {
     pub(super) fn open_guest(
         &mut self,
         port: PortId,
-        sizes: Sizes,
+        (sizes, charge): (Sizes, Charge),
         guest: Guest,
     ) -> io::Result<[Arc<Segment>; 2]> {
         let (_, mut pair) = QueuePair::create(sizes, Backing::Shared)?;
@@ -200,21 +201,21 @@ impl EngineStore {
         let bell = PortBell::create()?;
         pair.client_bell = bell.bell().clone();
         let memory = [pair.segment().clone(), bell.segment().clone()];
-        self.insert(port, pair, (Exchange::default(), None), Some((guest, bell)))?;
+        self.insert(port, (pair, charge), (Exchange::default(), None), Some((guest, bell)))?;
         Ok(memory)
     }
 
     fn insert(
         &mut self,
         port: PortId,
-        pair: Pair,
+        (pair, charge): (Pair, Charge),
         (exchange, spacing): (Exchange, Option<Spacing>),
         guest: Option<(Guest, PortBell)>,
     ) -> io::Result<()> {
         let (guest, bell) = guest.unzip();
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        if index >= 1 << 14 {
-            return Err(io::Error::other("16,384 clients are attached already"));
+        if index >= CLIENTS_MAX {
+            return Err(io::Error::other(format!("{CLIENTS_MAX} clients are attached already")));
         }
         if pair.tx.capacity().max(pair.rx.capacity()) > ARENA_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "arenas have 1 GiB at most"));
@@ -227,6 +228,7 @@ impl EngineStore {
         self.guests += guest.is_some() as usize;
         self.slots[index] = Some(Slot {
             pair,
+            charge,
             port,
             exchange,
             spacing,
@@ -285,6 +287,30 @@ impl EngineStore {
         })
     }
 
+    /// Gives buffers that nobody uses back to the machine, until that are so many bytes.
+    pub(super) fn give_up_idle(&self, bytes: usize) {
+        self.large.iter().for_each(|large| large.pool.give_up_idle(bytes));
+    }
+
+    /// Where buffers for large messages come from.
+    pub(super) fn pool(&self) -> Option<&Pool> {
+        self.large.as_ref().map(|large| &large.pool)
+    }
+
+    /// All clients that there are.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten()
+    }
+
+    /// What guests have lent and the engine holds.
+    pub(super) fn lent(&self) -> impl Iterator<Item = &Lent> {
+        let held = self.held.iter().flatten().filter_map(|held| match held {
+            Held::Lent(lent) => Some(lent),
+            Held::Own(_) => None,
+        });
+        held.chain(self.clients().filter_map(|slot| slot.guest.as_ref()).flat_map(Guest::lent))
+    }
+
     /// Buffers that changed hands and are the engine's now: how many, and their bytes.
     pub(super) fn held(&self) -> (usize, u64) {
         let held = self.held.iter().flatten();
@@ -304,13 +330,14 @@ impl EngineStore {
         Some((index, self.slots.get_mut(index)?.as_mut()?))
     }
 
-    /// Forgets a client whose port is gone.
-    pub(super) fn close(&mut self, port: PortId) {
-        if let Some(slot) = self.by_port.remove(&port).and_then(|index| self.slots[index].take()) {
-            self.guests -= slot.guest.is_some() as usize;
-        }
+    /// Forgets a client whose port is gone; its user, if it was a guest.
+    pub(super) fn close(&mut self, port: PortId) -> Option<u32> {
+        let slot = self.by_port.remove(&port).and_then(|index| self.slots[index].take());
         self.readers.close(port);
         self.last = None;
+        let uid = slot?.guest?.uid;
+        self.guests -= 1;
+        Some(uid)
     }
 
     /// Takes a buffer of the client into the engine's hands.

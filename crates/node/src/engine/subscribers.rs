@@ -1,6 +1,8 @@
 //! Subscribers of a node: the core tells them, here they are woken.
 
+use super::admission::users::{Paid, Whose};
 use super::{Engine, Work};
+use polyrail_proto::limits::SUBSCRIPTION_UPDATES_MAX;
 use polyrail_proto::service::{Over, SubscribeError, SubscriptionId, Topic, Update};
 use polyrail_proto::time::{Duration, Instant};
 use polyrail_sys::eventfd::EventFd;
@@ -11,7 +13,44 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Bells(BTreeMap<SubscriptionId, Arc<EventFd>>);
 
+/// What is kept for those who do not read counts to them.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) updates: BTreeMap<SubscriptionId, Paid>,
+    pub(super) events: BTreeMap<u64, Paid>,
+}
+
+/// What a subscription may come to.
+const UPDATES_BYTES: usize = SUBSCRIPTION_UPDATES_MAX * size_of::<Update>();
+
 impl Engine {
+    /// The same for a program that is attached.
+    ///
+    /// # Errors
+    /// The same, or its user has as many as it may.
+    pub(crate) fn subscribe_for(
+        &mut self,
+        whose: Option<Whose>,
+        now_ns: u64,
+        topic: Topic,
+        timeout_ns: Option<u64>,
+    ) -> Result<SubscriptionId, SubscribeError> {
+        let paid = self.admit_subscription(whose, UPDATES_BYTES).map_err(|_| SubscribeError::TooMany)?;
+        if timeout_ns.is_some() {
+            self.next_at = Instant::ZERO;
+        }
+        match self.node.subscribe(Instant(now_ns), topic, timeout_ns.map(Duration::ns)) {
+            Ok(id) => {
+                self.kept.updates.insert(id, paid);
+                Ok(id)
+            }
+            Err(error) => {
+                self.note_subscription_gone(paid.whose.as_ref());
+                Err(error)
+            }
+        }
+    }
+
     /// Asks about `topic`, for so many nanoseconds (`None`: for ever; 0: only what there is). A turn should follow if there
     /// is an end, so that it is planned.
     ///
@@ -23,16 +62,16 @@ impl Engine {
         topic: Topic,
         timeout_ns: Option<u64>,
     ) -> Result<SubscriptionId, SubscribeError> {
-        if timeout_ns.is_some() {
-            self.next_at = Instant::ZERO;
-        }
-        self.node.subscribe(Instant(now_ns), topic, timeout_ns.map(Duration::ns))
+        self.subscribe_for(None, now_ns, topic, timeout_ns)
     }
 
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: SubscriptionId) {
         self.bells.0.remove(&id);
         self.node.unsubscribe(id);
+        if let Some(paid) = self.kept.updates.remove(&id) {
+            self.note_subscription_gone(paid.whose.as_ref());
+        }
     }
 
     /// The next update of a subscription; `None` if its subscriber has seen all.

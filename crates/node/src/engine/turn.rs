@@ -420,6 +420,7 @@ impl Engine {
                     self.store.give_up(port, buffer, why.into());
                 }
                 Event::Unbound { port, range, by } => {
+                    self.note_unbound(port, 1);
                     self.store.complete(port, Completion::Unbound { range, by });
                 }
                 Event::Names => self.push_event(NodeEvent::Names),
@@ -446,7 +447,9 @@ impl Engine {
         closing.retain(|port| {
             let gone = self.node.finish_closing(now, *port);
             if gone {
-                self.store.close(*port);
+                if let Some(uid) = self.store.close(*port) {
+                    self.note_port_gone(uid);
+                }
                 self.waits.forget(*port);
             }
             !gone

@@ -78,6 +78,8 @@ impl Port {
             Some(Ok(answers::RESERVED)) => Err(BindError::Reserved),
             Some(Ok(answers::INVERTED)) => Err(BindError::Inverted),
             Some(Ok(answers::NOT_BOUND)) => Err(BindError::NotBound),
+            Some(Ok(answers::NOT_PERMITTED)) => Err(BindError::NotPermitted),
+            Some(Ok(answers::LIMIT)) => Err(BindError::Limit),
             Some(Ok(_)) => Err(BindError::TooMany),
             Some(Err(by)) => Err(BindError::Taken { by }),
             None => Err(BindError::Closed),

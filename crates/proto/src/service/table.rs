@@ -264,11 +264,16 @@ impl Table {
         if range.lower > range.upper {
             return Err(BindError::Inverted);
         }
-        let of_port = self.own_ports.get(&port).copied().unwrap_or(0);
+        let of_port = self.bindings_of(port);
         if self.own_records.len() >= limits::BINDINGS_NODE_MAX || of_port >= limits::BINDINGS_PORT_MAX {
             return Err(BindError::TooMany);
         }
         Ok(())
+    }
+
+    /// How many bindings an own port has.
+    pub fn bindings_of(&self, port: PortId) -> usize {
+        self.own_ports.get(&port).copied().unwrap_or(0)
     }
 
     fn insert_own(&mut self, range: ServiceRange, bound: Bound) -> u64 {

@@ -2,8 +2,8 @@
 
 use super::files_of;
 use crate::attach::words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION, say};
-use crate::engine::Guest;
 use crate::engine::directs::{Found, Given, Taken, Wanted};
+use crate::engine::{Denied, Guest};
 use crate::node::Home;
 use crate::node::events::NodeEvent;
 use polyrail_proto::address::ServiceAddress;
@@ -42,7 +42,21 @@ impl From<Answer> for Said {
     }
 }
 
+impl From<Denied> for Said {
+    fn from(denied: Denied) -> Said {
+        Said::refuse(Refusal::TooMany, denied)
+    }
+}
+
 impl Said {
+    /// Of what could not be made, for want of it or because there is too much of it.
+    pub(super) fn of_error(error: io::Error) -> Said {
+        match error.downcast::<Denied>() {
+            Ok(denied) => denied.into(),
+            Err(error) => Said::refuse(Refusal::System, error),
+        }
+    }
+
     pub(super) fn done() -> Said {
         Answer::Done.into()
     }
@@ -142,18 +156,26 @@ impl Process {
         while program.len() > PROGRAM_BYTES_MAX {
             program.pop();
         }
+        self.program = program.into();
+        let kept = home.drive.engine().keep_events(self.guest().whose());
+        let id = match kept {
+            Ok(id) => id,
+            Err(denied) => return denied.into(),
+        };
         match self.lend_wake(home) {
             Ok(wake) => {
-                self.program = program.into();
+                self.events = Some(id);
                 let (node, name) = {
-                    let mut engine = home.drive.engine();
-                    self.events = Some(engine.keep_events());
+                    let engine = home.drive.engine();
                     (engine.core().config().node, engine.core().config().name.to_string())
                 };
                 let message_bytes_max = home.config.message_bytes_max as u64;
                 Said::with(Answer::Welcome { node, name, message_bytes_max }, vec![wake])
             }
-            Err(error) => Said::refuse(Refusal::System, error),
+            Err(error) => {
+                home.drive.engine().forget_listener(id);
+                Said::refuse(Refusal::System, error)
+            }
         }
     }
 
@@ -223,8 +245,8 @@ impl Port {
         };
         match Segment::from_fd(file) {
             Ok(memory) => {
-                home.drive.engine().borrow_from(self.port, number, memory);
-                Said::done()
+                let taken = home.drive.engine().borrow_from(self.port, number, memory);
+                taken.map_or_else(Said::from, |()| Said::done())
             }
             Err(error) => Said::refuse(Refusal::System, error),
         }
@@ -329,6 +351,14 @@ impl Visitor {
             Visitor::Port(port) => &port.socket,
             Visitor::Subscriber(subscriber) => &subscriber.socket,
             Visitor::Listener(listener) => &listener.socket,
+        }
+    }
+
+    /// The user of a process.
+    pub(super) fn uid(&self) -> Option<u32> {
+        match self {
+            Visitor::Process(process) => Some(process.whose.uid),
+            _ => None,
         }
     }
 

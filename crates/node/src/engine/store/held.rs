@@ -1,6 +1,7 @@
 //! Buffers in the engine's hands: its own, as those that changed hands within the process are, or lent by a guest, whose process
 //! may write to them whenever it likes. So nothing in them is believed, and they are reached by copies and system calls only.
 
+use crate::engine::admission::users::Paid;
 use polyrail_proto::id::PortId;
 use polyrail_shm::{Buffer, Segment};
 use std::io::IoSlice;
@@ -19,6 +20,8 @@ pub(in crate::engine) struct Lent {
     pub number: u64,
     /// The port that it was lent to.
     pub port: PortId,
+    /// Whose it is, and what it counts as.
+    pub paid: Arc<Paid>,
 }
 
 impl Held {

@@ -8,7 +8,7 @@ use crate::engine::spaced::{Loans, Spacing};
 use polyrail_proto::Receipt;
 use polyrail_proto::id::PortId;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Engine as Pair, PortBell, Quota};
+use polyrail_shm::{Charge, Engine as Pair, PortBell, Quota};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::unix::UnixSocket;
 use std::collections::VecDeque;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// The engine's side of one client.
 pub(in crate::engine) struct Slot {
     pub pair: Pair,
+    /// What its memory counts as.
+    pub charge: Charge,
     pub port: PortId,
     pub exchange: Exchange,
     /// How its large messages are laid out.
