@@ -12,6 +12,7 @@ mod failure;
 mod link;
 mod list;
 mod log;
+mod mem;
 mod metrics;
 mod node;
 mod node_args;
@@ -83,6 +84,8 @@ enum Command {
     Stats(list::ListArgs),
     /// Shows the ports and links of a running node at work: rates, queues, losses, again and again
     Top(top::Top),
+    /// Memory that a running node has promised: by kind, user and program, with limits and what was refused
+    Mem(mem::Mem),
     /// Metrics of a running node for Prometheus: prints them, or serves them by HTTP
     Metrics(metrics::Metrics),
     /// Tells what a message to a peer would take now, link by link, and why
@@ -142,6 +145,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
         Command::Connection(command) => connection::run(command, output),
         Command::Stats(node) => list::total(&node, output),
         Command::Top(arguments) => top::run(&arguments, output),
+        Command::Mem(arguments) => mem::run(&arguments, output),
         Command::Metrics(arguments) => metrics::run(&arguments, output),
         Command::Why(arguments) => why::run(&arguments, output),
         Command::Trace(arguments) => trace::run(&arguments, output),

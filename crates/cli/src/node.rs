@@ -8,6 +8,7 @@ use crate::{control, log, size};
 use clap::Args;
 use polyrail::Node;
 use polyrail::config::{Config, Security};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -75,6 +76,7 @@ fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {
     let attach = config.attach.clone().unwrap_or_else(|| path.with_extension("attach"));
     config = config.attach(&attach);
     let signals = signals()?;
+    raise_descriptor_limit();
     let node = embed(config)?;
     let text = format!(
         "node {} ({}) runs; control socket {}; programs attach at {}",
@@ -92,6 +94,19 @@ fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {
     node.leave(run.drain)?;
     output.result("left", &json!({ "ok": true, "event": "left" }));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each port of a program that attaches takes three descriptors, and the usual limit is 1,024. That is for programs that use `select`,
+/// which this one does not; what it is allowed to raise it to is the limit that somebody has set.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        log::warn(format_args!(
+            "descriptors: at most {:?}, for the limit can't be raised: {error}",
+            limit.current
+        ));
+    }
 }
 
 fn control_path(config: &Config) -> Result<PathBuf, Failure> {

@@ -18,6 +18,11 @@ impl Running {
     pub fn start(arguments: &[&str]) -> Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
         command.args(arguments);
+        Running::of(&mut command)
+    }
+
+    /// The process of a command.
+    pub fn of(command: &mut Command) -> Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let stdout = child.stdout.take().expect("piped");
