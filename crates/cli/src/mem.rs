@@ -19,7 +19,7 @@ pub struct Mem {
 
 /// The order in which people read it.
 const GROUPS: [&str; 5] = ["memory", "kinds", "users", "programs", "refused"];
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "kind",
     "count",
     "program",
@@ -29,6 +29,8 @@ const COLUMNS: [&str; 13] = [
     "ports_max",
     "names",
     "names_max",
+    "descriptors",
+    "descriptors_max",
     "promised_bytes",
     "limit_bytes",
     "resident_bytes",

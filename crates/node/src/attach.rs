@@ -107,8 +107,9 @@ impl Attached {
         let failed = |why: String| StartError::Attach { path: path.to_owned(), why };
         let socket = UnixSocket::connect(Place::Path(path)).map_err(|error| failed(not_there(&error)))?;
         let (tie, program) = (Tie::from(socket), program_name());
-        let (answer, descriptors) = tie
-            .ask(&Ask::Hello { version: VERSION, program })
+        let asked = tie.ask(&Ask::Hello { version: VERSION, program });
+        let (answer, descriptors) = asked
+            .or_else(|error| tie.parting_words().ok_or(error))
             .map_err(|error| failed(format!("its node does not answer as expected: {error}")))?;
         match (answer, descriptors.into_iter().next()) {
             (Answer::Welcome { node, name, message_bytes_max }, Some(wake)) => {

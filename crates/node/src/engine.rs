@@ -39,7 +39,7 @@ pub(crate) mod admission_answers {
 }
 
 pub(crate) use admission::denied::{Denied, Reason, Refusals};
-pub(crate) use admission::users::{Limits, Whose};
+pub(crate) use admission::users::{Charged, Cost, Limits, Whose};
 pub(crate) use bearers::Lost;
 pub use bearers::{Attachment, WhyClosed};
 pub use client::Client;
@@ -263,7 +263,8 @@ impl Engine {
 
     /// Opens a port with a queue pair of its own; `None` when no port number or memory is left.
     pub fn open_client(&mut self, sizes: Sizes, exchange: client::Exchange) -> std::io::Result<Client> {
-        let charge = self.pay(None, sizes.segment_bytes().unwrap_or_default());
+        let bytes = sizes.segment_bytes().unwrap_or_default();
+        let charge = self.pay(None, Cost { bytes, descriptors: 0 });
         let charge = charge.map_err(|denied| std::io::Error::other(TooMuch(denied.message)))?;
         let port = self.node.open_port().map_err(std::io::Error::other)?;
         let spacing = self.spacing();

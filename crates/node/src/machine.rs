@@ -5,7 +5,7 @@
 
 mod memory;
 
-pub(crate) use memory::memory_bytes;
+pub(crate) use memory::{descriptors, memory_bytes};
 
 use crate::config::InterfaceRules;
 use crate::node::select::best_address;

@@ -75,6 +75,8 @@ const POOL_IDLE_BYTES_MAX: usize = 64 << 20;
 /// How many times the memory of the machine is promised at most unless the settings say something else: of a port that has sent and
 /// received many small messages a sixteenth is there, its queues, and the rest was never touched.
 const MEMORY_PROMISED_TIMES: u64 = 16;
+/// Descriptors that are not for programs that attach.
+const DESCRIPTORS_OWN: usize = 256;
 /// What of it large messages may take for which no program was asked, bytes: those to one port, and all.
 const AHEAD_PORT_BYTES_MAX: usize = 32 << 20;
 const AHEAD_BYTES_MAX: usize = 256 << 20;
@@ -399,10 +401,17 @@ fn limits_of(config: &Config) -> Limits {
     let memory_bytes_max = config.memory_bytes_max.unwrap_or_else(usual);
     Limits {
         memory_bytes_max: usize::try_from(memory_bytes_max).unwrap_or(usize::MAX),
+        descriptors_max: descriptors_max(),
         each: config.users,
         users: config.user.clone(),
         rights: config.rights.clone(),
     }
+}
+
+/// What of the descriptors that this process may have is for programs that attach: bearers, threads and the program itself have some, too.
+fn descriptors_max() -> usize {
+    let limit = crate::machine::descriptors().unwrap_or(usize::MAX);
+    limit.saturating_sub(DESCRIPTORS_OWN).max(limit / 2)
 }
 
 /// The core's settings.

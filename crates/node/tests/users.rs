@@ -435,12 +435,24 @@ fn no_user_takes_all_subscriptions() {
 fn tell(socket: &UnixSocket, words: &str, memory: Option<&Segment>) -> (String, Packet) {
     let descriptors: Vec<_> = memory.and_then(|memory| memory.fd()).into_iter().collect();
     socket.send(words.as_bytes(), &descriptors).unwrap();
+    hear(socket)
+}
+
+/// The next packet of the node.
+fn hear(socket: &UnixSocket) -> (String, Packet) {
     let mut buffer = vec![0; 65_536];
     let start = Instant::now();
+    let mut lost = 0;
     loop {
-        if let Some(packet) = socket.recv(&mut buffer).unwrap() {
-            return (String::from_utf8_lossy(&buffer[..packet.bytes]).into_owned(), packet);
+        match socket.recv(&mut buffer) {
+            Ok(Some(packet)) => {
+                return (String::from_utf8_lossy(&buffer[..packet.bytes]).into_owned(), packet);
+            }
+            Ok(None) => {}
+            // That the node has not read what it was told comes before what it has said.
+            Err(_) => lost += 1,
         }
+        assert!(lost < 2, "it has said nothing");
         assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -473,6 +485,58 @@ fn who_lends_more_than_there_is_is_told_so() {
     assert_eq!(lent.unwrap()["promised_bytes"], 4 * MIB, "the oldest go");
     drop((socket, port));
     machine.has_nothing_of(0);
+}
+
+#[test]
+fn who_connects_in_a_loop_has_as_many_processes_as_its_user_may() {
+    let machine = Machine::new("processes", Config::new().insecure());
+    // The refusal of its version says that a process was let in.
+    let connect = || {
+        let socket = UnixSocket::connect(Place::Path(&machine.door.0)).unwrap();
+        let hello = br#"{"ask":"hello","version":0,"program":"test"}"#;
+        // Who is not let in is told so unasked.
+        let _ = socket.send(hello, &[]);
+        let answer = hear(&socket).0;
+        if answer.contains("the node version") { Ok(socket) } else { Err(answer) }
+    };
+    let mut held = Vec::new();
+    let refused = loop {
+        match connect() {
+            Ok(socket) => held.push(socket),
+            Err(answer) => break answer,
+        }
+    };
+    // Where the system grants this process few descriptors, half of those are fewer.
+    let reason = if held.len() == 2_048 { "processes" } else { "descriptors" };
+    assert!(refused.contains(reason) && held.len() <= 2_048, "{}: {refused}", held.len());
+    assert!((0..10).all(|_| connect().is_err()));
+    match Node::attach(&machine.door.0) {
+        Err(StartError::Limit(what)) => assert!(what.contains(reason), "{what}"),
+        other => panic!("{:?}", other.err()),
+    }
+    assert_eq!(machine.ask("mem")["refused"][reason], 12);
+    if can_be_others("who_connects_in_a_loop_has_as_many_processes_as_its_user_may, the part of others") {
+        machine.serves_others();
+    }
+    held.clear();
+    until("they are gone", || connect().is_ok());
+}
+
+#[test]
+fn buffers_of_the_nodes_own_program_count_to_its_budget() {
+    let machine = Machine::new("pool", Config::new().insecure().memory_bytes_max(64 * MIB));
+    let port = machine.node.port().unwrap();
+    let pool =
+        || machine.ask("mem")["kinds"].as_array().unwrap().iter().find(|row| row["kind"] == "pool").cloned();
+    assert!(matches!(port.alloc(80 << 20), Err(SendError::Memory(_))));
+    let buffer = port.alloc(40 << 20).unwrap();
+    assert_eq!(pool().unwrap()["promised_bytes"], 40 * MIB);
+    assert!(matches!(port.alloc(40 << 20), Err(SendError::Memory(_))));
+    // What is kept for the next makes room for ports.
+    drop(buffer);
+    assert_eq!(pool().unwrap()["promised_bytes"], 40 * MIB);
+    let ports: Vec<Port> = (0..20).map(|_| machine.node.port().unwrap()).collect();
+    assert_eq!((pool().unwrap()["promised_bytes"].as_u64(), ports.len()), (Some(0), 20));
 }
 
 #[test]

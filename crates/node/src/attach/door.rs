@@ -5,13 +5,13 @@ mod visitor;
 
 use super::words::{Answer, Ask, PACKET_BYTES_MAX, Refusal, say, understand};
 use crate::clock::now_ns;
-use crate::engine::{Guest, Reason};
+use crate::engine::{Charged, Cost, Denied, Guest, Reason};
 use crate::node::Home;
 use polyrail_proto::id::PortId;
 use polyrail_proto::service::SubscriptionId;
 use polyrail_shm::{Segment, Sizes};
 use polyrail_sys::epoll::{Epoll, Events, Interest};
-use polyrail_sys::unix::{Packet, Place, UnixListener, UnixSocket};
+use polyrail_sys::unix::{Credentials, Packet, Place, UnixListener, UnixSocket};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,6 +35,8 @@ const ENTRIES_MAX: u32 = 65_536;
 const OF_PROCESS_MAX: usize = 4_096;
 /// Processes of one user. With their ports and subscriptions they are not more than half of all.
 const PROCESSES_OF_USER_MAX: usize = 2_048;
+/// A socket, and what wakes the engine.
+const PROCESS_COST: Cost = Cost { bytes: 0, descriptors: 2 };
 
 const LISTENER: u64 = 0;
 
@@ -109,20 +111,27 @@ impl Door {
                 let _ = say(&socket, &Answer::Refused { code: Refusal::TooMany, message }, &[]);
                 continue;
             }
-            let own = self.processes.entry(whose.uid).or_default();
-            if *own >= PROCESSES_OF_USER_MAX {
-                let what = format!(
-                    "user {} has as many processes at this node as it may ({own}); end some",
-                    whose.uid
-                );
-                let denied = home.drive.engine().deny(whose.uid, Reason::Processes, what);
-                let _ = Said::from(denied).to(&socket);
-                continue;
+            match self.admit(home, whose) {
+                Ok(charge) => self.welcome(Visitor::process(socket, whose, charge), whose.uid),
+                Err(denied) => drop(Said::from(denied).to(&socket)),
             }
-            *own += 1;
-            if self.enter(Visitor::process(socket, whose)).is_err() {
-                self.note_parted(whose.uid);
-            }
+        }
+    }
+
+    /// Whether one process more of that user may come in, and as what it counts.
+    fn admit(&self, home: &Home, whose: Credentials) -> Result<Charged, Denied> {
+        let uid = whose.uid;
+        let own = self.processes.get(&uid).copied().unwrap_or_default();
+        if own < PROCESSES_OF_USER_MAX {
+            return home.drive.engine().pay(Some(&visitor::whose(whose)), PROCESS_COST);
+        }
+        let what = format!("user {uid} has as many processes at this node as it may ({own}); end some");
+        Err(home.drive.engine().deny(uid, Reason::Processes, what))
+    }
+
+    fn welcome(&mut self, process: Visitor, uid: u32) {
+        if self.enter(process).is_ok() {
+            *self.processes.entry(uid).or_default() += 1;
         }
     }
 

@@ -71,6 +71,12 @@ impl Tie {
         answer.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
+    /// What the node has said before it let go: it may have done so before it was asked anything.
+    pub(super) fn parting_words(&self) -> Option<(Answer, Vec<OwnedFd>)> {
+        // The system tells first that what was asked is lost, and then what was said.
+        (0..2).find_map(|_| self.next_words().ok().flatten())
+    }
+
     /// The next words, or `None` after so many nanoseconds.
     pub(super) fn await_words<T: DeserializeOwned>(
         &self,

@@ -91,6 +91,7 @@ fn user_rows(holdings: &Holdings, measured: &Measured) -> (Vec<Value>, usize) {
         let sum = measured.users.get(&user.uid).cloned().unwrap_or_default();
         let mut row = json!({
             "uid": user.uid, "ports": ports, "ports_max": ports_max, "names": names, "names_max": names_max,
+            "descriptors": user.descriptors.0, "descriptors_max": user.descriptors.1,
             "promised_bytes": promised, "limit_bytes": limit, "resident_bytes": sum.resident_bytes,
         });
         for (reason, count) in user.refused.all() {

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::admission::denied::Reason;
-use super::admission::users::Paid;
+use super::admission::users::{Cost, Paid};
 use super::command::Completion;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
@@ -202,7 +202,11 @@ impl Engine {
             self.users.deny(Some(whose.uid), Reason::Rings, String::new());
             return None;
         }
-        let charge = self.pay(Some(&whose), memory.map(|direct| direct.segment().len()).sum()).ok()?;
+        let cost = memory.fold(Cost::default(), |cost, direct| Cost {
+            bytes: cost.bytes + direct.segment().len(),
+            descriptors: cost.descriptors + 1,
+        });
+        let charge = self.pay(Some(&whose), cost).ok()?;
         Some(Paid { whose: Some(whose), charge })
     }
 

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::admission::denied::Denied;
-use super::admission::users::{Paid, Whose};
+use super::admission::users::{Cost, Paid, Whose};
 use crate::node::events::NodeEvent;
 use polyrail_sys::eventfd::EventFd;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Events that are kept for whoever does not read them: the oldest go first.
 const KEPT_MAX: usize = 1_024;
-/// What they may come to.
-const KEPT_BYTES: usize = KEPT_MAX * size_of::<NodeEvent>();
+/// What they may come to, with a socket to tell them by and what tells that there are some.
+const COST: Cost = Cost { bytes: KEPT_MAX * size_of::<NodeEvent>(), descriptors: 2 };
 
 /// What has happened and was not read.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Engine {
     /// # Errors
     /// Its user has as much memory as it may.
     pub(crate) fn keep_events(&mut self, whose: Whose) -> Result<u64, Denied> {
-        let charge = self.pay(Some(&whose), KEPT_BYTES)?;
+        let charge = self.pay(Some(&whose), COST)?;
         self.news.listeners += 1;
         self.kept.events.insert(self.news.listeners, Paid { whose: Some(whose), charge });
         self.news.others.insert(self.news.listeners, Queue::default());

@@ -2,12 +2,12 @@
 //! nothing is handed over but by copies; they are rung and ring as others do, by words in that memory.
 
 use super::admission::denied::Denied;
-use super::admission::users::{Paid, Whose};
+use super::admission::users::{Charged, Cost, Paid, Whose};
 use super::store::{Arrived, Lent};
 use super::{Engine, Sizes};
 use polyrail_proto::id::{PortAddress, PortId};
+use polyrail_shm::Segment;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Charge, Segment};
 use polyrail_sys::unix::UnixSocket;
 use std::collections::VecDeque;
 use std::io;
@@ -33,6 +33,8 @@ pub(crate) struct Guest {
 
 /// So much memory may be given before it is said what for: a port sends or receives one message after the other.
 const LENT_MAX: usize = 4;
+/// Its memory, its bell, and its socket.
+const PORT_DESCRIPTORS: usize = 3;
 
 impl Guest {
     pub(crate) fn new(pid: u32, uid: u32, program: Arc<str>) -> Guest {
@@ -64,7 +66,8 @@ impl Engine {
         guest: Guest,
     ) -> io::Result<(PortAddress, [Arc<Segment>; 2])> {
         let bytes = sizes.segment_bytes().map_or(0, |bytes| bytes + PAGE_BYTES);
-        let charge = self.admit_port(&guest.whose(), bytes).map_err(io::Error::other)?;
+        let cost = Cost { bytes, descriptors: PORT_DESCRIPTORS };
+        let charge = self.admit_port(&guest.whose(), cost).map_err(io::Error::other)?;
         let uid = guest.uid;
         let opened = self.open_admitted((sizes, charge), guest);
         if opened.is_err() {
@@ -75,7 +78,7 @@ impl Engine {
 
     fn open_admitted(
         &mut self,
-        paid: (Sizes, Charge),
+        paid: (Sizes, Charged),
         guest: Guest,
     ) -> io::Result<(PortAddress, [Arc<Segment>; 2])> {
         let port = self.node.open_port().map_err(io::Error::other)?;
@@ -107,7 +110,7 @@ impl Engine {
         }
         let whose = Some(guest.whose());
         // It is kept here even if its process is gone.
-        let charge = self.pay(whose.as_ref(), memory.len())?;
+        let charge = self.pay(whose.as_ref(), Cost { bytes: memory.len(), descriptors: 1 })?;
         if let Some(guest) = self.store.guest_of(port) {
             guest.lent.push_back(Lent { memory, number, port, paid: Arc::new(Paid { whose, charge }) });
         }

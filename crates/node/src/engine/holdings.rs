@@ -72,6 +72,7 @@ pub(crate) struct UserHoldings {
     /// And how many there may be.
     pub ports: (usize, usize),
     pub names: (usize, usize),
+    pub descriptors: (usize, usize),
     pub memory_bytes: (u64, u64),
     pub refused: Refusals,
 }
@@ -93,6 +94,7 @@ impl Engine {
             uid,
             ports: (user.ports, user.ports_max),
             names: (user.names, user.names_max),
+            descriptors: (user.descriptors.used_bytes(), user.descriptors.limit_bytes()),
             memory_bytes: (user.memory.used_bytes() as u64, user.memory.limit_bytes() as u64),
             refused: user.refused,
         });

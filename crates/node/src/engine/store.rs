@@ -10,7 +10,7 @@ pub(super) use returns::Asked;
 pub(crate) use slot::Arrived;
 pub(super) use slot::Slot;
 
-use super::admission::users::CLIENTS_MAX;
+use super::admission::users::{CLIENTS_MAX, Charged};
 use super::client::{Client, Exchange};
 use super::command::Completion;
 use super::guests::Guest;
@@ -20,7 +20,7 @@ use polyrail_proto::id::{BufferId, NodeId, PortId};
 use polyrail_proto::transfer::PIECE_HEAD_BYTES;
 use polyrail_proto::{Piece, Receipt, Store, Train};
 use polyrail_shm::arena::BLOCK_BYTES;
-use polyrail_shm::{Backing, Charge, Engine as Pair, Pool, PortBell, QueuePair, Quota, Segment, Sizes};
+use polyrail_shm::{Backing, Engine as Pair, Pool, PortBell, QueuePair, Quota, Segment, Sizes};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::io::IoSlice;
@@ -178,7 +178,7 @@ impl EngineStore {
         &mut self,
         port: PortId,
         node: NodeId,
-        (sizes, charge): (Sizes, Charge),
+        (sizes, charge): (Sizes, Charged),
         exchange: Exchange,
         spacing: Option<Spacing>,
     ) -> io::Result<Client> {
@@ -191,7 +191,7 @@ impl EngineStore {
     pub(super) fn open_guest(
         &mut self,
         port: PortId,
-        (sizes, charge): (Sizes, Charge),
+        (sizes, charge): (Sizes, Charged),
         guest: Guest,
     ) -> io::Result<[Arc<Segment>; 2]> {
         let (_, mut pair) = QueuePair::create(sizes, Backing::Shared)?;
@@ -208,7 +208,7 @@ impl EngineStore {
     fn insert(
         &mut self,
         port: PortId,
-        (pair, charge): (Pair, Charge),
+        (pair, charge): (Pair, Charged),
         (exchange, spacing): (Exchange, Option<Spacing>),
         guest: Option<(Guest, PortBell)>,
     ) -> io::Result<()> {

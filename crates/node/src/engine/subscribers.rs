@@ -1,6 +1,6 @@
 //! Subscribers of a node: the core tells them, here they are woken.
 
-use super::admission::users::{Paid, Whose};
+use super::admission::users::{Cost, Paid, Whose};
 use super::{Engine, Work};
 use polyrail_proto::limits::SUBSCRIPTION_UPDATES_MAX;
 use polyrail_proto::service::{Over, SubscribeError, SubscriptionId, Topic, Update};
@@ -20,8 +20,8 @@ pub(super) struct Kept {
     pub(super) events: BTreeMap<u64, Paid>,
 }
 
-/// What a subscription may come to.
-const UPDATES_BYTES: usize = SUBSCRIPTION_UPDATES_MAX * size_of::<Update>();
+/// What a subscription may come to: the updates that are kept for it, its socket, and what tells that there are some.
+const COST: Cost = Cost { bytes: SUBSCRIPTION_UPDATES_MAX * size_of::<Update>(), descriptors: 2 };
 
 impl Engine {
     /// The same for a program that is attached.
@@ -35,7 +35,7 @@ impl Engine {
         topic: Topic,
         timeout_ns: Option<u64>,
     ) -> Result<SubscriptionId, SubscribeError> {
-        let paid = self.admit_subscription(whose, UPDATES_BYTES).map_err(|_| SubscribeError::TooMany)?;
+        let paid = self.admit_subscription(whose, COST).map_err(|_| SubscribeError::TooMany)?;
         if timeout_ns.is_some() {
             self.next_at = Instant::ZERO;
         }

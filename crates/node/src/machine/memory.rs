@@ -1,4 +1,4 @@
-//! How much memory there is for this process.
+//! How much memory and how many descriptors there are for this process.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,13 @@ pub(crate) fn memory_bytes() -> u64 {
     let limits = limit_files(&groups, Path::new("/sys/fs/cgroup"));
     let limits = limits.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     limits.filter_map(|text| limit_bytes(&text)).fold(machine, u64::min).max(1)
+}
+
+/// Descriptors that this process may have open; `None` if that is not limited or not told.
+pub(crate) fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn machine_bytes(meminfo: &str) -> Option<u64> {
@@ -51,6 +58,7 @@ mod tests {
         assert_eq!(machine_bytes("MemTotal:       24 kB\nMemFree: 3 kB\n"), Some(24 * 1024));
         assert_eq!(machine_bytes("MemFree: 3 kB\n"), None);
         assert!(memory_bytes() > 1 << 20);
+        assert!(descriptors().is_none_or(|count| count >= 8));
     }
 
     #[test]

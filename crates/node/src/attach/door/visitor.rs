@@ -3,7 +3,7 @@
 use super::files_of;
 use crate::attach::words::{Answer, Ask, Happened, Refusal, Target, Told, VERSION, say};
 use crate::engine::directs::{Found, Given, Taken, Wanted};
-use crate::engine::{Denied, Guest};
+use crate::engine::{Charged, Denied, Guest, Whose};
 use crate::node::Home;
 use crate::node::events::NodeEvent;
 use polyrail_proto::address::ServiceAddress;
@@ -90,6 +90,8 @@ pub(super) struct Process {
     wake: Option<EventFd>,
     /// Where events are kept for it, from then on.
     events: Option<u64>,
+    /// It counts to its user.
+    _charge: Charged,
 }
 
 pub(super) struct Port {
@@ -117,6 +119,11 @@ pub(super) struct Listener {
     id: u64,
     bell: Arc<EventFd>,
     waiting: Option<NodeEvent>,
+}
+
+/// Whose a process is that has not said what it is called.
+pub(super) fn whose(credentials: Credentials) -> Whose {
+    Whose { uid: credentials.uid, pid: credentials.pid, program: "?".into() }
 }
 
 pub(super) fn refusal_of(error: SubscribeError) -> Refusal {
@@ -318,8 +325,9 @@ impl Listener {
 }
 
 impl Visitor {
-    pub(super) fn process(socket: UnixSocket, whose: Credentials) -> Visitor {
-        Visitor::Process(Process { socket, whose, program: "".into(), wake: None, events: None })
+    pub(super) fn process(socket: UnixSocket, whose: Credentials, charge: Charged) -> Visitor {
+        let (program, wake, events) = ("".into(), None, None);
+        Visitor::Process(Process { socket, whose, program, wake, events, _charge: charge })
     }
 
     pub(super) fn port(of: u64, socket: UnixSocket, port: PortId) -> Visitor {

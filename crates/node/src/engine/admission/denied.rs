@@ -17,6 +17,8 @@ pub(crate) enum Reason {
     Rights,
     /// Rings and trunks of its user.
     Rings,
+    /// Descriptors that the node has open for its user.
+    Descriptors,
     /// Memory of its user.
     UserMemory,
     /// Memory of the node as a whole.
@@ -24,13 +26,14 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 8] = [
+    pub(crate) const ALL: [Reason; 9] = [
         Reason::Processes,
         Reason::Ports,
         Reason::Subscriptions,
         Reason::Names,
         Reason::Rights,
         Reason::Rings,
+        Reason::Descriptors,
         Reason::UserMemory,
         Reason::NodeMemory,
     ];
@@ -44,6 +47,7 @@ impl Reason {
             Reason::Names => "names",
             Reason::Rights => "rights",
             Reason::Rings => "rings",
+            Reason::Descriptors => "descriptors",
             Reason::UserMemory => "user_memory",
             Reason::NodeMemory => "node_memory",
         }

@@ -23,6 +23,8 @@ pub(in crate::engine) const CLIENTS_MAX: usize = 1 << 14;
 pub(crate) struct Limits {
     /// What the node may promise in all.
     pub memory_bytes_max: usize,
+    /// Descriptors that its process may have open for its users.
+    pub descriptors_max: usize,
     /// What each user may have.
     pub each: UserLimits,
     /// What particular users may.
@@ -33,7 +35,7 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         let (each, users, rights) = (UserLimits::default(), BTreeMap::new(), Vec::new());
-        Limits { memory_bytes_max: usize::MAX, each, users, rights }
+        Limits { memory_bytes_max: usize::MAX, descriptors_max: usize::MAX, each, users, rights }
     }
 }
 
@@ -45,18 +47,51 @@ pub(crate) struct Whose {
     pub program: Arc<str>,
 }
 
-/// Memory that counts to somebody until this is dropped.
+/// What something takes of the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cost {
+    /// Of memory that is promised.
+    pub bytes: usize,
+    /// Descriptors that the node's process has open for it: one user is not to have so many that there are none left for others.
+    pub descriptors: usize,
+}
+
+/// What counts to somebody until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charged {
+    memory: Charge,
+    /// None of what the node's own program has: it is its own concern.
+    _descriptors: Option<Charge>,
+}
+
+impl Charged {
+    /// Of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Nothing that anybody counts.
+    #[cfg(test)]
+    pub(crate) fn nothing() -> Charged {
+        let memory = Quota::charge(&Quota::new(0), 0);
+        Charged { memory: memory.expect("it is nothing"), _descriptors: None }
+    }
+}
+
+/// The same, with whose it is.
 #[derive(Debug)]
 pub(crate) struct Paid {
     /// Nobody: the program that embeds the node.
     pub whose: Option<Whose>,
-    pub charge: Charge,
+    pub charge: Charged,
 }
 
 /// All users.
 pub(crate) struct Users {
     limits: Limits,
     budget: Arc<Quota>,
+    /// Of descriptors, each of which counts as one.
+    descriptors: Arc<Quota>,
     all: BTreeMap<u32, User>,
     refused: Refusals,
 }
@@ -69,12 +104,14 @@ pub(crate) struct User {
     pub names_max: usize,
     pub subscriptions: usize,
     pub memory: Arc<Quota>,
+    pub descriptors: Arc<Quota>,
     pub refused: Refusals,
 }
 
 impl User {
     fn is_idle(&self) -> bool {
-        self.ports + self.names + self.subscriptions + self.memory.used_bytes() == 0
+        let counted = self.memory.used_bytes() + self.descriptors.used_bytes();
+        self.ports + self.names + self.subscriptions + counted == 0
     }
 }
 
@@ -86,8 +123,8 @@ impl Default for Users {
 
 impl Users {
     pub(crate) fn new(limits: Limits) -> Users {
-        let budget = Quota::new(limits.memory_bytes_max);
-        Users { limits, budget, all: BTreeMap::new(), refused: Refusals::default() }
+        let (budget, descriptors) = (Quota::new(limits.memory_bytes_max), Quota::new(limits.descriptors_max));
+        Users { limits, budget, descriptors, all: BTreeMap::new(), refused: Refusals::default() }
     }
 
     /// What all memory of the node counts to.
@@ -114,7 +151,7 @@ impl Users {
             let idle = self.all.iter().find(|(_, user)| user.is_idle()).map(|(uid, _)| *uid);
             idle.map(|uid| self.all.remove(&uid));
         }
-        let (limits, budget) = (&self.limits, &self.budget);
+        let (limits, budget, descriptors) = (&self.limits, &self.budget, &self.descriptors);
         self.all.entry(uid).or_insert_with(|| {
             let own = limits.users.get(&uid).copied().unwrap_or_default().or(limits.each);
             let memory_bytes = own.memory_bytes.map_or(budget.limit_bytes() / SHARE, |bytes| bytes as usize);
@@ -125,6 +162,7 @@ impl Users {
                 names_max: own.names.unwrap_or(BINDINGS_NODE_MAX / SHARE),
                 subscriptions: 0,
                 memory: Quota::of(budget, memory_bytes),
+                descriptors: Quota::of(descriptors, descriptors.limit_bytes() / SHARE),
                 refused: Refusals::default(),
             }
         })
@@ -144,6 +182,20 @@ impl Users {
             Some(whose) => Quota::charge(&self.of(whose.uid).memory, bytes),
             None => Quota::charge(&self.budget, bytes),
         }
+    }
+
+    fn charge_descriptors(&mut self, uid: u32, count: usize) -> Result<Charge, Denied> {
+        let quota = self.of(uid).descriptors.clone();
+        Quota::charge(&quota, count).ok_or_else(|| {
+            let what = format!(
+                "user {uid} has the node keep {} descriptors open, and may have {} of {} in all; close ports and subscriptions, or have the \
+                 limit of the node's process raised (`ulimit -Hn`)",
+                quota.used_bytes(),
+                quota.limit_bytes(),
+                self.descriptors.limit_bytes()
+            );
+            self.deny(Some(uid), Reason::Descriptors, what)
+        })
     }
 
     /// Why `bytes` more can't be had.
@@ -229,21 +281,27 @@ impl Engine {
         self.users.deny(Some(uid), reason, message)
     }
 
-    /// Has memory count to somebody, or to the node alone. Buffers that nobody uses make room.
-    pub(in crate::engine) fn pay(&mut self, whose: Option<&Whose>, bytes: usize) -> Result<Charge, Denied> {
-        let charge = self.users.charge(whose, bytes).or_else(|| {
+    /// Has something count to somebody, or to the node alone. Buffers that nobody uses make room.
+    pub(crate) fn pay(&mut self, whose: Option<&Whose>, cost: Cost) -> Result<Charged, Denied> {
+        let descriptors = whose.map(|whose| self.users.charge_descriptors(whose.uid, cost.descriptors));
+        let descriptors = descriptors.transpose()?;
+        let bytes = cost.bytes;
+        let memory = self.users.charge(whose, bytes).or_else(|| {
             // Not for a user that has all that it may: the buffers are of use to others.
             let is_full = self.users.left_bytes() < bytes;
             is_full.then(|| self.store.give_up_idle(bytes))?;
             self.users.charge(whose, bytes)
         });
-        charge.ok_or_else(|| self.users.deny_memory(whose, bytes))
+        match memory {
+            Some(memory) => Ok(Charged { memory, _descriptors: descriptors }),
+            None => Err(self.users.deny_memory(whose, bytes)),
+        }
     }
 
-    /// Lets a user have a port more, which takes so many bytes.
-    pub(in crate::engine) fn admit_port(&mut self, whose: &Whose, bytes: usize) -> Result<Charge, Denied> {
+    /// Lets a user have a port more, which takes so much.
+    pub(in crate::engine) fn admit_port(&mut self, whose: &Whose, cost: Cost) -> Result<Charged, Denied> {
         self.users.add_port(whose.uid)?;
-        let paid = self.pay(Some(whose), bytes);
+        let paid = self.pay(Some(whose), cost);
         if paid.is_err() {
             self.note_port_gone(whose.uid);
         }
@@ -286,12 +344,12 @@ impl Engine {
     pub(in crate::engine) fn admit_subscription(
         &mut self,
         whose: Option<Whose>,
-        bytes: usize,
+        cost: Cost,
     ) -> Result<Paid, Denied> {
         if let Some(whose) = &whose {
             self.users.add_subscription(whose.uid)?;
         }
-        let paid = self.pay(whose.as_ref(), bytes);
+        let paid = self.pay(whose.as_ref(), cost);
         if paid.is_err() {
             self.note_subscription_gone(whose.as_ref());
         }
@@ -389,6 +447,18 @@ mod tests {
             (used, (2, 0), (0, 0))
         );
         assert_eq!(engine.users().refused().all().map(|(_, count)| count).sum::<u64>(), 100);
+    }
+
+    #[test]
+    fn no_user_has_more_than_half_of_the_descriptors_open() {
+        let mut engine = engine(Limits { descriptors_max: 20, ..Limits::default() });
+        let mut ports: Vec<Client> = (0..3).map(|_| opened(&mut engine, 1).unwrap()).collect();
+        let refused = opened(&mut engine, 1).err().and_then(|error| error.downcast::<Denied>().ok());
+        assert_eq!(refused.map(|denied| denied.reason), Some(Reason::Descriptors));
+        assert!(opened(&mut engine, 2).is_ok() && engine.open_client(SIZES, Default::default()).is_ok());
+        ports.pop().iter().for_each(|port| engine.lose_guest(port.address().port));
+        turn(&mut engine);
+        assert!(opened(&mut engine, 1).is_ok());
     }
 
     #[test]

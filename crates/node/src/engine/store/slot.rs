@@ -1,5 +1,6 @@
 //! One client as the engine keeps it.
 
+use crate::engine::admission::users::Charged;
 use crate::engine::admission::{CLIENT_CLOSING, CLIENT_READ_AT};
 use crate::engine::client::Exchange;
 use crate::engine::command::Completion;
@@ -8,7 +9,7 @@ use crate::engine::spaced::{Loans, Spacing};
 use polyrail_proto::Receipt;
 use polyrail_proto::id::PortId;
 use polyrail_shm::segment::PAGE_BYTES;
-use polyrail_shm::{Charge, Engine as Pair, PortBell, Quota};
+use polyrail_shm::{Engine as Pair, PortBell, Quota};
 use polyrail_sys::eventfd::EventFd;
 use polyrail_sys::unix::UnixSocket;
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub(in crate::engine) struct Slot {
     pub pair: Pair,
     /// What its memory counts as.
-    pub charge: Charge,
+    pub charge: Charged,
     pub port: PortId,
     pub exchange: Exchange,
     /// How its large messages are laid out.

@@ -37,8 +37,8 @@ fn store() -> (EngineStore, Client) {
     let mut store = EngineStore::default();
     let sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 20, rx_bytes: 1 << 20 };
     let spacing = Spacing::for_packets(1_472);
-    let charge = Quota::charge(&Quota::new(usize::MAX), 1).unwrap();
-    let client = store.open(PORT, NodeId(1), (sizes, charge), Exchange::default(), spacing).unwrap();
+    let client =
+        store.open(PORT, NodeId(1), (sizes, Charged::nothing()), Exchange::default(), spacing).unwrap();
     (store, client)
 }
 
