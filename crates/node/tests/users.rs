@@ -427,6 +427,7 @@ fn no_user_takes_all_subscriptions() {
     greedy.kill();
     machine.has_nothing_of(ONE);
     assert!(machine.node.subscribe(Topic::services(KEPT)).is_ok());
+    assert_eq!(number(&machine.start(ONE, "subscriptions").hear("result")), 512, "what it had is given back");
 }
 
 // ----- words as they are -----------------------------------------------------------------------------------------
