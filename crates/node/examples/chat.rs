@@ -3,9 +3,11 @@
 //!     cargo run --example chat -- lo alice      in one shell, and with other names in others, here or on other machines
 //!
 //! Each line of the standard input goes to all members, by one copy for each node. Nobody keeps a list of members: whoever
-//! has bound the service is one, and whoever is gone is none.
+//! has bound the service is one, and whoever is gone is none. With `--attach=PATH` for `lo` it uses a node that runs already.
 
-use polyrail::{Config, Message, Node, Port, Scope, SendError, ServiceAddress};
+mod common;
+
+use polyrail::{Message, Node, Port, Scope, SendError, ServiceAddress};
 use std::io::BufRead;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -32,8 +34,8 @@ pub fn heard(message: &Message<'_>) -> String {
 #[allow(dead_code, reason = "the tests run the rest")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [interface, name] = &args[..] else { return Err("usage: chat INTERFACE NAME".into()) };
-    let node = Node::embed(Config::new().insecure().interfaces([interface]))?;
+    let [_, name] = &args[..] else { return Err("usage: chat INTERFACE|--attach=PATH NAME".into()) };
+    let node = common::node(&args[..1])?;
     let port = enter(&node)?;
     let typed = lines();
     loop {

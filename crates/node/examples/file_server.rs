@@ -5,8 +5,11 @@
 //!
 //! A connection of a stream is read and written like a file. The name of the file leaves with the connection; the stream
 //! ends behind the file's last byte, so that one that was cut short is not taken for the whole: it ends with an error.
+//! With `--attach=PATH` for `lo` it uses a node that runs already.
 
-use polyrail::{Config, Connect, Connection, Node, Port, Scope, ServiceAddress};
+mod common;
+
+use polyrail::{Connect, Connection, Node, Port, Scope, ServiceAddress};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -66,10 +69,10 @@ pub fn get(node: &Node, name: &str, out: &mut impl Write) -> Result<u64, Box<dyn
 
 #[allow(dead_code, reason = "the tests run the rest")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let usage = "usage: file_server serve INTERFACE FOLDER | file_server get INTERFACE NAME";
+    let usage = "usage: file_server serve|get INTERFACE|--attach=PATH FOLDER|NAME";
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [verb, interface, path] = &args[..] else { return Err(usage.into()) };
-    let node = Node::embed(Config::new().insecure().interfaces([interface]))?;
+    let [verb, _, path] = &args[..] else { return Err(usage.into()) };
+    let node = common::node(&args[1..2])?;
     match verb.as_str() {
         "serve" => serve(&node, Path::new(path)),
         "get" => get(&node, path, &mut io::stdout()).map(drop),

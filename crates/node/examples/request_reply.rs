@@ -4,9 +4,12 @@
 //!     cargo run --example request_reply -- ask lo "how long is this?"    on another one, or in another shell
 //!
 //! The connection, the question and its end leave in one packet, the answer and its end in another: one round trip in
-//! all. A refusal, or a server that is lost meanwhile, is told by `recv`.
+//! all. A refusal, or a server that is lost meanwhile, is told by `recv`. With `--attach=PATH` for `lo` it uses a node that
+//! runs already.
 
-use polyrail::{Config, ConnectionError, Node, Scope, ServiceAddress};
+mod common;
+
+use polyrail::{ConnectionError, Node, Scope, ServiceAddress};
 use std::time::Duration;
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 20);
@@ -40,10 +43,10 @@ pub fn ask(node: &Node, question: &str) -> Result<String, Box<dyn std::error::Er
 
 #[allow(dead_code, reason = "the tests run the rest")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let usage = "usage: request_reply serve INTERFACE | request_reply ask INTERFACE TEXT";
+    let usage =
+        "usage: request_reply serve INTERFACE|--attach=PATH | request_reply ask INTERFACE|--attach=PATH TEXT";
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let interface = args.get(1).ok_or(usage)?;
-    let node = Node::embed(Config::new().insecure().interfaces([interface]))?;
+    let node = common::node(args.get(1..2).ok_or(usage)?)?;
     match (args[0].as_str(), args.get(2)) {
         ("serve", None) => serve(&node),
         ("ask", Some(text)) => {

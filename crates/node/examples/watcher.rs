@@ -4,9 +4,12 @@
 //! network that is cut and healed, a watcher that is stopped for an hour) its directory ends up right, because it obeys
 //! three rules: what is published is put in, what is withdrawn is taken out, and at an overflow it starts from nothing.
 //!
-//! Try it with a few servers in other terminals: `polyrail recv --insecure --interface lo 1000:7`.
+//! Try it with a few servers in other terminals: `polyrail recv --insecure --interface lo 1000:7`. With `--attach=PATH` for the
+//! interfaces it uses a node that runs already.
 
-use polyrail::{Config, Node, PortAddress, ServiceRange, Subscription, Topic, Update, UpdateError};
+mod common;
+
+use polyrail::{PortAddress, ServiceRange, Subscription, Topic, Update, UpdateError};
 use std::collections::BTreeMap;
 
 /// All instances of the service type that is watched.
@@ -73,8 +76,8 @@ pub fn watch(
 
 #[allow(dead_code, reason = "its test uses the rest of this file as a module")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let interfaces: Vec<String> = std::env::args().skip(1).collect();
-    let node = Node::embed(Config::new().insecure().interfaces(interfaces))?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let node = common::node(&words)?;
     watch(node.subscribe(Topic::services(SERVICES))?, |directory| {
         println!("{} servers", directory.bindings());
         for ((port, _), range) in &directory.servers {
