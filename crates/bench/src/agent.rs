@@ -19,10 +19,10 @@ use crate::failover;
 use crate::netns::{RELAY_WORD, relay};
 use crate::process::{claim_the_machine, pin_thread};
 use crate::protocol::polyrail::lodger::{NODE_WORD, run as run_node};
-use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Transactor};
+use crate::protocol::{self, Answerer, Caller, Caster, Flow, Pipe, Protocol, Server, Transactor};
 use crate::workload::{
     NOT_DRAINING, QUESTION_BYTES, Surroundings, Workload, answer, call, play, play_beside, play_incast,
-    play_parallel, tool_cost,
+    play_parallel, serve, tool_cost,
 };
 
 /// The hidden sub-command under which the program must call [`agent_main`].
@@ -104,6 +104,7 @@ enum End {
     Pipes(Vec<Box<dyn Pipe>>),
     Answerer(Box<dyn Answerer>),
     Caller(Box<dyn Caller>),
+    Server(Box<dyn Server>),
 }
 
 /// Does the work of one side; the pipes outlive it.
@@ -115,11 +116,18 @@ fn measure(
     orders: &Receiver<Order>,
 ) -> Result<SideReport, String> {
     wait_for(orders, Order::Go)?;
-    let mut progress = |report: &SideReport| say(&Event::Progress(report.clone()));
+    // Of many clients nobody listens to each, and what they say costs the cores that all share.
+    let tells = job.crowd.is_none() || job.role == Role::Receiver;
+    let mut progress = |report: &SideReport| {
+        if tells {
+            say(&Event::Progress(report.clone()));
+        }
+    };
     let around = Surroundings { drain: &heard.drain[0], resume: &heard.resume, progress: &mut progress };
     let report = match end {
         End::Answerer(answerer) => answer(answerer.as_mut(), around),
         End::Caller(caller) => call(job, caller.as_mut(), around),
+        End::Server(server) => serve(job, server.as_mut(), &heard.drain, around),
         End::Pipes(pipes) => match (job.workload, pipes.as_mut_slice()) {
             (Workload::Failover, [watched, bulk]) => {
                 return failover::play(job, watched.as_mut(), bulk.as_mut(), orders, &say);
@@ -167,6 +175,7 @@ struct Opening<'a> {
 impl Opening<'_> {
     fn end(self) -> Result<End, String> {
         match (self.job.workload, self.job.role) {
+            (_, Role::Receiver) if self.job.crowd.is_some() => self.server(),
             (Workload::Transact, Role::Receiver) => self.answerer(),
             (Workload::Transact, Role::Sender) => self.caller(),
             (Workload::Multicast, Role::Receiver) => self.members(),
@@ -189,6 +198,18 @@ impl Opening<'_> {
         let caller = self.transactor()?.caller(&self.job.setup, &address);
         self.pin();
         Ok(End::Caller(caller.map_err(|error| self.failed(&address, error))?))
+    }
+
+    /// Serves several clients.
+    fn server(mut self) -> Result<End, String> {
+        let clients = self.job.crowd.map_or(1, |crowd| crowd.clients);
+        let hub = self.protocol.hub().ok_or_else(|| format!("{}: serves one sender", self.job.protocol))?;
+        let mut server =
+            hub.server(&self.job.setup, clients).map_err(|error| self.failed("listen", error))?;
+        self.is_listening(server.address());
+        self.pin();
+        server.accept(CONNECT_MAX).map_err(|error| self.failed("accept", error))?;
+        Ok(End::Server(server))
     }
 
     /// Listens as one of several nodes that get the same messages.

@@ -110,7 +110,7 @@ pub struct BenchArgs {
     /// Ratios to report, as A:B; polyrail to every other protocol if not given. Not for stalled.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
-    /// Tell beside each figure what the model of throttled links expects (docs/measuring.md, section 1.15): stream, links, share and
+    /// Tell beside each figure what the model of throttled links expects (docs/measuring.md, section 1.16): stream, links, share and
     /// lone, for example `bench links --protocol policies,mptcp --model`.
     #[arg(long)]
     pub model: bool,
@@ -236,6 +236,7 @@ impl BenchArgs {
             Stalled, Stream, Transact,
         };
         let (cuts, load) = (&self.failover, &self.load);
+        let one_pair = load.clients.is_empty();
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
@@ -244,7 +245,7 @@ impl BenchArgs {
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),
-            ("--one-core", self.one_core, matches!(asked, Stream | PingPong | Rate | Transact)),
+            ("--one-core", self.one_core, one_pair && matches!(asked, Stream | PingPong | Rate | Transact)),
             ("--model", self.model, matches!(asked, Stream | Links | Share | Lone)),
             ("--tight", self.tight.is_some(), asked != Stalled),
             ("--bytes", self.bytes.is_some(), asked == Stalled),
@@ -253,10 +254,11 @@ impl BenchArgs {
             ("--outage", cuts.outage.is_some(), asked == Failover),
             ("--pause", cuts.pause.is_some(), asked == Failover),
             ("--class", cuts.class.is_some(), asked == Failover || load.beside.is_some()),
-            ("--beside", load.beside.is_some(), asked == PingPong),
+            ("--beside", load.beside.is_some(), asked == PingPong && one_pair),
+            ("--clients", !one_pair, matches!(asked, Stream | PingPong | Rate)),
             ("--arrivals", !load.arrivals.is_empty(), matches!(asked, Failover | OpenLoop)),
             ("--offer", !load.offer.is_empty(), asked == Datagram),
-            ("--streams", !load.streams.is_empty(), asked == Stream),
+            ("--streams", !load.streams.is_empty(), asked == Stream && one_pair),
             ("--pairs", !load.pairs.is_empty(), asked == Share),
             ("--direction", !load.direction.is_empty(), asked == Share),
             ("--senders", !load.senders.is_empty(), asked == Incast),
@@ -275,6 +277,9 @@ impl BenchArgs {
         let inter = placements.contains(&Placement::Inter);
         if workload.needs_links() && placements.contains(&Placement::Intra) {
             return Err(format!("{} is about links: --placement intra has none", workload.name()));
+        }
+        if !self.load.clients.is_empty() && placements != [Placement::Intra] {
+            return Err("--clients are processes of one machine: --placement intra".to_owned());
         }
         let shaped = [&self.rate, &self.loss, &self.delay].iter().any(|list| !list.is_empty());
         if !inter && (self.links.is_some() || shaped) {

@@ -123,6 +123,12 @@ impl Check {
         Self { size, contents: false, next: 0, seen, counts: CheckCounts::default() }
     }
 
+    /// A check of messages that are numbered from `first`, a multiple of what fits the window.
+    pub(crate) fn from(size: usize, first: u64) -> Self {
+        debug_assert_eq!(first % WINDOW, 0);
+        Self { next: first, ..Self::new(size) }
+    }
+
     /// A check that compares every byte of messages that [`compose`] wrote.
     pub(crate) fn of_contents(size: usize) -> Self {
         Self { contents: true, ..Self::new(size) }
@@ -133,7 +139,7 @@ impl Check {
         self.counts
     }
 
-    /// What is lost if `sent` messages were sent and nothing else will come.
+    /// What is lost if the number after the last message's is `sent` and nothing else will come.
     pub fn finish(mut self, sent: u64) -> CheckCounts {
         self.counts.lost += sent.saturating_sub(self.next);
         self.counts

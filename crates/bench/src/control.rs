@@ -75,6 +75,18 @@ pub struct Job {
     /// How much this machine's monotonic clock is ahead of the sender's, in ns; 0 where both are one machine.
     #[serde(default)]
     pub clock_offset_ns: i64,
+    /// Of one server and its clients: how many these are, and which one this is.
+    #[serde(default)]
+    pub crowd: Option<Crowd>,
+}
+
+/// Several clients of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crowd {
+    /// How many there are.
+    pub clients: u32,
+    /// This one's number, counted from 0; the server has none.
+    pub number: u32,
 }
 
 impl Job {
@@ -275,6 +287,9 @@ pub struct SideReport {
     /// The same for each flow, where there are several side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent_by_flow: Vec<u64>,
+    /// Messages within the window by client, where there are several of one server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages_by_client: Vec<u64>,
     /// What the check of arriving messages says, over the whole run.
     pub counts: CheckCounts,
     /// Round trips within the window, or lateness: (ns, how often), by histogram bucket.

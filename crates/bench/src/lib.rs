@@ -29,6 +29,7 @@ mod pace;
 mod peers;
 mod process;
 pub mod protocol;
+mod pss;
 mod remote;
 mod report;
 mod run;

@@ -9,6 +9,7 @@ mod pipes;
 pub(crate) mod polyrail;
 mod sctp;
 mod shared_memory;
+mod stream_server;
 mod stream_socket;
 mod tcp;
 mod tipc;
@@ -146,6 +147,11 @@ pub trait Protocol: Sync {
         None
     }
 
+    /// How it serves several clients at once; `None`: it does not.
+    fn hub(&self) -> Option<&dyn Hub> {
+        None
+    }
+
     /// Whether one of its flows can be put before another.
     fn has_classes(&self) -> bool {
         false
@@ -211,6 +217,34 @@ pub trait Caster: Sync {
     /// # Errors
     /// What the machine refuses, or one of them is not found within `timeout`.
     fn cast(&self, setup: &Setup, nodes: u32, timeout: Duration) -> io::Result<Box<dyn Pipe>>;
+}
+
+/// What serves several clients at once, each of which connects as a sender does ([`Protocol::connect`]).
+pub trait Hub: Sync {
+    /// Begins to serve so many clients.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    fn server(&self, setup: &Setup, clients: u32) -> io::Result<Box<dyn Server>>;
+}
+
+/// One place that several clients send to.
+pub trait Server {
+    /// Where clients connect to, in the protocol's own notation.
+    fn address(&self) -> String;
+
+    /// Waits until all clients are there.
+    ///
+    /// # Errors
+    /// One did not come within `timeout`, or the machine refuses.
+    fn accept(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// Receives what is there, waiting for one turn at most, and gives the number of messages. Each is handed to `sink`, and goes
+    /// back to the client it came from where that says so.
+    ///
+    /// # Errors
+    /// A client has ended, or takes no answer.
+    fn serve(&mut self, sink: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<usize>;
 }
 
 /// How far messages go.
@@ -290,7 +324,10 @@ pub fn all() -> Vec<&'static dyn Protocol> {
         &sctp::Sctp,
     ];
     list.extend(polyrail::POLICIES.iter().map(|p| p as &dyn Protocol));
-    list.extend([&polyrail::FIRST, &polyrail::LAST, &polyrail::ATTACHED].map(|p| p as &dyn Protocol));
+    list.extend(
+        [&polyrail::FIRST, &polyrail::LAST, &polyrail::ATTACHED, &polyrail::HOSTED]
+            .map(|p| p as &dyn Protocol),
+    );
     list.extend(tipc::ALL.map(|p| p as &dyn Protocol));
     list.extend([&unix::STREAM, &unix::SEQPACKET, &unix::DATAGRAM].map(|p| p as &dyn Protocol));
     list.push(&pipes::PipePair);

@@ -1,6 +1,7 @@
 //! From samples to what is told: medians with their range, paired ratios, verdicts; as JSON and as a table.
 
 mod compare;
+mod crowd;
 mod csv;
 mod document;
 mod expected;
@@ -151,6 +152,10 @@ impl Case {
         self.point.wait
     }
 
+    fn is_of_clients(&self) -> bool {
+        matches!(self.point.load, Load::Clients(_))
+    }
+
     /// What the links it uses can carry, in Mbit/s, if they are throttled.
     fn capacity_mbps(&self) -> Option<f64> {
         if self.workload == Workload::Multicast {
@@ -229,6 +234,8 @@ impl Series {
         match self.case.workload {
             Workload::Rate => rate_per_s(sample),
             Workload::Multicast => sender_cpu_us(sample),
+            // Each has one question under way, so that the rate of all says the same as the mean of their times.
+            _ if self.case.is_of_clients() => all_clients_per_s(self.case.workload, sample),
             workload if workload.is_one_way() => throughput_mbps(sample),
             workload if workload.has_latency() => times(workload, sample).quantile_us(0.5),
             Workload::Failover => median_gap_ms(sample),
@@ -250,6 +257,7 @@ impl Series {
         match self.case.workload {
             Workload::Rate => "rate",
             Workload::Multicast => "sender CPU",
+            _ if self.case.is_of_clients() => "rate",
             workload if workload.is_one_way() => "throughput",
             workload if workload.has_latency() => "latency p50",
             Workload::Failover => "gap p50",
@@ -294,6 +302,8 @@ impl Series {
                 Workload::Multicast => spread(slowest_port_per_s),
                 _ => spread(rate_per_s).filter(|_| one_way),
             },
+            by_client: crowd::Clients::of(case.workload, samples()),
+            crowd_memory_mib: crowd::CrowdMib::of(samples()),
             sender_cpu_us: spread(sender_cpu_us).filter(|_| case.workload == Workload::Multicast),
             latency_us: self.latency(|sample| times(case.workload, sample)),
             histogram_ns: self.histogram_ns(),
@@ -312,9 +322,7 @@ impl Series {
                 .filter(|_| case.workload == Workload::Stalled),
             memory_mib: figures::memory(samples()),
             cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
-            machine_cpu_s_per_gb: Spread::over(
-                self.samples.iter().map(|(_, sample, _)| self.machine_s_per_gb(sample)),
-            ),
+            machine_cpu_s_per_gb: Spread::over(samples().map(|sample| self.machine_s_per_gb(sample))),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
@@ -434,7 +442,9 @@ impl Series {
         if !self.case.workload.times_answers() {
             return received(sample);
         }
-        sample.sender.counts.plus(sample.receiver.bulk_counts.unwrap_or_default())
+        let of_server = Some(sample.receiver.counts).filter(|_| self.case.is_of_clients());
+        let others = of_server.or(sample.receiver.bulk_counts).unwrap_or_default();
+        sample.sender.counts.plus(others)
     }
 
     fn latency(&self, times: impl Fn(&Sample) -> Histogram) -> Option<Latency> {
@@ -819,6 +829,11 @@ fn slowest_port_per_s(sample: &Sample) -> Option<f64> {
 fn sender_cpu_us(sample: &Sample) -> Option<f64> {
     let SideReport { messages, cpu_ns, .. } = sample.sender;
     (messages > 0).then(|| cpu_ns as f64 / messages as f64 / 1e3)
+}
+
+/// Round trips of all clients, or messages of them that the server got.
+fn all_clients_per_s(workload: Workload, sample: &Sample) -> Option<f64> {
+    if workload.times_answers() { round_trips_per_s(sample) } else { rate_per_s(sample) }
 }
 
 fn round_trips_per_s(sample: &Sample) -> Option<f64> {

@@ -25,7 +25,7 @@ use crate::args::{
 };
 use crate::buckets::{Shape, filler};
 use crate::check::MESSAGE_BYTES_MIN;
-use crate::control::{Beside, Job, Role, Setup, SideReport};
+use crate::control::{Beside, Crowd, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
 use crate::host::{Device, DeviceRow};
 use crate::measured::program;
@@ -425,6 +425,15 @@ impl Run<'_> {
                 let senders = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
                 conduct::incast(receiver, senders, &self.stop, &mut watch)
             }
+            (_, _, Load::Clients(count)) => {
+                let [server, first] = crew(0, SENDER_NODE, RECEIVER_NODE)?;
+                let further = (1..count).map(|number| {
+                    let [_, client] = crew(number, SENDER_NODE, RECEIVER_NODE)?;
+                    Ok(client)
+                });
+                let clients = std::iter::once(Ok(first)).chain(further).collect::<Result<_, String>>()?;
+                conduct::crowd(server, clients, &self.stop, &mut watch)
+            }
             (_, _, Load::Members(count, ports)) => {
                 let [first, sender] = crew(0, SENDER_NODE, node_of(0))?;
                 let further = (1..count).map(|flow| {
@@ -462,7 +471,13 @@ impl Run<'_> {
             Role::Receiver if plan.one_core => SENDER_CORE,
             Role::Receiver => RECEIVER_CORE,
         };
-        let setup = Setup { flow, ..self.setup(testbed, node, point) };
+        let crowd = match point.load {
+            Load::Clients(clients) => Some(Crowd { clients, number: flow }),
+            _ => None,
+        };
+        // What clients share has one name.
+        let named = if crowd.is_some() { 0 } else { flow };
+        let setup = Setup { flow: named, ..self.setup(testbed, node, point) };
         let cuts = plan.workload == Workload::Failover;
         let beside = (cuts || point.load == Load::BesideBulk).then(|| Beside {
             bulk: Setup {
@@ -496,12 +511,14 @@ impl Run<'_> {
                 Load::Streams(count) | Load::Senders(count) => count,
                 Load::BesideBulk => 2,
                 Load::Members(count, _) if role == Role::Sender => count,
+                Load::Clients(count) if role == Role::Receiver => count,
                 Load::Members(_, ports) => ports,
                 _ => 1,
             },
             beside,
             lone: testbed.and_then(|testbed| self.lone(testbed, protocol, point)),
             clock_offset_ns: 0,
+            crowd,
         }
     }
 
@@ -617,6 +634,9 @@ fn suits(
     }
     if workload == Workload::Multicast && protocol.caster().is_none() {
         return Err("does not send to several nodes at once, which multicast is about".to_owned());
+    }
+    if matches!(point.load, Load::Clients(_)) && protocol.hub().is_none() {
+        return Err("serves one sender at a time, and not the several that --clients is about".to_owned());
     }
     let waits = matches!(workload, Workload::Incast | Workload::Lone);
     if (workload.checks_contents() || waits) && !protocol.reliable() {

@@ -1,6 +1,7 @@
 //! What is done over a protocol while it is measured: the two sides of each workload.
 
 mod beside;
+mod crowd;
 mod histogram;
 mod idle;
 mod incast;
@@ -26,6 +27,7 @@ use crate::protocol::Pipe;
 use crate::wait::WaitMode;
 
 pub(crate) use beside::play_beside;
+pub(crate) use crowd::{serve, together as crowd_together};
 pub(crate) use histogram::Histogram;
 pub(crate) use incast::QUESTION_BYTES;
 pub use lone::{LoneJob, LoneTimes};
@@ -259,11 +261,14 @@ pub(crate) fn play(
 pub(crate) struct Window {
     opens_ns: u64,
     length_ns: u64,
+    /// How long a side goes on asking after its window, so that those of others are full to their ends.
+    tail_ns: u64,
     progress_ns: u64,
     /// Whether what the whole machine does meanwhile is told.
     watches_machine: bool,
     opened: Option<Opened>,
     closed: Option<SideReport>,
+    closed_ns: u64,
 }
 
 /// What there was when the measured window opened.
@@ -295,6 +300,7 @@ impl Window {
         Self {
             opens_ns: start_ns + job.warmup_ns,
             length_ns: job.duration_ns,
+            tail_ns: if job.crowd.is_some() { crowd::TAIL_NS } else { 0 },
             progress_ns: start_ns + PROGRESS_EVERY_NS,
             // Not where a side spins: its core is busy whatever it does. The other side would tell the same again.
             watches_machine: job.role == Role::Sender
@@ -302,6 +308,7 @@ impl Window {
                 && job.setup.wait != WaitMode::Spin,
             opened: None,
             closed: None,
+            closed_ns: u64::MAX,
         }
     }
 
@@ -311,6 +318,11 @@ impl Window {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// Whether it is closed, and its tail is over.
+    fn is_over(&self, now_ns: u64) -> bool {
+        self.is_closed() && now_ns - self.closed_ns >= self.tail_ns
     }
 
     /// Takes the counters; true when it is time to tell of progress. The length counts from the moment the window
@@ -326,6 +338,7 @@ impl Window {
                 let busy_ns = |before, now: Machine| now.busy_ns_since(before, report.window_ns);
                 let machine_busy_ns = opened.machine.as_ref().zip(self.machine()).map(|(a, b)| busy_ns(a, b));
                 self.closed = Some(SideReport { machine_busy_ns, ..report });
+                self.closed_ns = mark.now_ns;
             }
             _ => {}
         }
@@ -345,10 +358,10 @@ impl Window {
         complete: impl Fn(SideReport) -> SideReport,
     ) -> Option<SideReport> {
         let due = self.tick(mark);
-        if self.is_closed() {
+        if self.is_over(mark.now_ns) {
             return Some(complete(self.so_far(mark)));
         }
-        if due {
+        if due && !self.is_closed() {
             progress(&complete(self.so_far(mark)));
         }
         None

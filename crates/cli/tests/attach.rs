@@ -87,3 +87,28 @@ fn the_instrument_makes_transactions_of_programs_that_share_a_node_and_a_core() 
     }
     assert!(report["notes"].to_string().contains("shared core 0"), "{}", report["notes"]);
 }
+
+#[test]
+fn the_instrument_measures_many_clients_of_one_server_that_lose_nothing() {
+    for workload in ["pingpong", "rate"] {
+        let line = format!(
+            "bench {workload} --placement intra --clients 6 --protocol polyrail-attached,polyrail-hosted,unix-stream \
+             --duration 0.2 --warmup 0.05 --repeat 1 --vs polyrail-attached:unix-stream --json"
+        );
+        let measured = run(&line.split_whitespace().collect::<Vec<_>>());
+        let report: Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+        assert!(measured.status.success(), "{report}");
+        let rows = report["results"].as_array().expect("rows");
+        assert!(rows.len() == 3 && !report["ratios"][0].is_null(), "{report}");
+        for row in rows {
+            assert_eq!((&row["clients"], &row["wait"]), (&json!(6), &json!("block")), "{row}");
+            for count in ["lost", "duplicated", "reordered", "damaged"] {
+                assert_eq!(row[count], 0, "{row}");
+            }
+            let messages = row["by_client"]["messages"][0].as_array().expect("a count for each");
+            assert!(messages.len() == 6 && messages.iter().any(|count| count.as_u64() > Some(0)), "{row}");
+            let node = row["crowd_memory_mib"]["node"]["median"].as_f64().expect("its memory");
+            assert_eq!(node > 0.0, row["protocol"] == "polyrail-attached", "{row}");
+        }
+    }
+}

@@ -21,6 +21,10 @@ pub struct LoadArgs {
     /// Streams side by side between the two processes of stream, separated by commas, each measured in turn; 1 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub streams: Vec<u32>,
+    /// Client processes of pingpong, rate and stream that have one server, all at once, within this machine (intra), separated by
+    /// commas, each measured in turn: `pingpong --placement intra --clients 64 --protocol polyrail-attached,unix-stream`.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub clients: Vec<u32>,
     /// Pairs of processes of share, separated by commas, each measured in turn; 1,2 if not given.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub pairs: Vec<u32>,
@@ -75,6 +79,9 @@ impl LoadArgs {
     pub(super) fn loads(&self, workload: Workload) -> Vec<Load> {
         let or = |given: &[u32], otherwise: &[u32]| if given.is_empty() { otherwise } else { given }.to_vec();
         match workload {
+            Workload::PingPong | Workload::Rate | Workload::Stream if !self.clients.is_empty() => {
+                self.clients.iter().copied().map(Load::Clients).collect()
+            }
             Workload::Datagram => {
                 or(&self.offer, &[100, 300, 1000, 3000, 0]).into_iter().map(Load::Offered).collect()
             }

@@ -90,6 +90,8 @@ pub(crate) enum Load {
     Streams(u32),
     /// So many pairs of processes, as much as they take.
     Pairs(u32, FlowDirection),
+    /// So many clients of one server, a process each.
+    Clients(u32),
     /// So many senders, each on a node of its own, towards one receiver.
     Senders(u32),
     /// One pair, and bulk between the same processes.
@@ -105,7 +107,7 @@ impl Load {
             Self::Full | Self::Offered(_) | Self::Arrivals(_) => 2,
             Self::BesideBulk => 4,
             Self::Streams(count) | Self::Pairs(count, _) => 2 * count,
-            Self::Senders(count) => 1 + count,
+            Self::Senders(count) | Self::Clients(count) => 1 + count,
             Self::Members(count, ports) => 1 + count * ports,
         }
     }
@@ -130,6 +132,8 @@ impl Load {
             Self::Pairs(1, _) => "1 pair".to_owned(),
             Self::Pairs(count, direction) => format!("{count} pairs {}", direction.name()),
             Self::Senders(count) => format!("{count} senders"),
+            Self::Clients(1) => "1 client".to_owned(),
+            Self::Clients(count) => format!("{count} clients"),
             Self::Members(count, 1) => format!("{count} members of 1 port"),
             Self::Members(count, ports) => format!("{count} members of {ports} ports"),
         }

@@ -47,6 +47,34 @@ fn receivers_of_streams_may_copy() {
 }
 
 #[test]
+fn clients_of_one_server_are_processes_of_one_machine() {
+    let plan = planned("pingpong --placement intra --clients 1,64");
+    let loads: Vec<Load> = plan.points.iter().map(|point| point.load).collect();
+    assert_eq!(loads, [Load::Clients(1), Load::Clients(64)]);
+    assert!(
+        plan.points.iter().all(|point| point.wait == WaitMode::Block),
+        "65 that spin would wait in turns"
+    );
+    assert_eq!(planned("rate --placement intra --clients 8 --wait spin,adaptive").points.len(), 2);
+    for line in [
+        "pingpong --clients 4",
+        "rate --placement intra,inter --clients 4",
+        "transact --placement intra --clients 4",
+        "pingpong --placement intra --clients 0",
+        "pingpong --placement intra --clients 257",
+    ] {
+        assert!(refused(line).contains("--clients"), "{line}");
+    }
+    for (line, flag) in [
+        ("pingpong --placement intra --clients 4 --beside bulk", "--beside"),
+        ("stream --placement intra --clients 4 --streams 2", "--streams"),
+        ("rate --placement intra --clients 4 --wait block --one-core", "--one-core"),
+    ] {
+        assert!(refused(line).contains(flag), "{line}");
+    }
+}
+
+#[test]
 fn sizes_are_numbers_powers_of_two_and_the_edges_of_packets() {
     assert_eq!(sizes(&planned("stream --size 100,64..1K,2K")), [100, 64, 128, 256, 512, 1024, 2048]);
     assert_eq!(sizes(&planned("stream --size 64,128 --around 3")), [61, 64, 67, 125, 128, 131]);

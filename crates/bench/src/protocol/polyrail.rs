@@ -5,6 +5,7 @@
 
 mod cast;
 mod connected;
+mod hub;
 pub(crate) mod lodger;
 
 use std::io;
@@ -23,7 +24,7 @@ use polyrail::{
 pub(super) use cast::Multicast;
 pub(super) use connected::{BYTES, MESSAGES};
 
-use super::{Caster, Flow, Listener, Pipe, Pipes, Protocol, Setup, Transactor};
+use super::{Caster, Flow, Hub, Listener, Pipe, Pipes, Protocol, Reach, Setup, Transactor};
 use crate::args::{FlowClass, ReadKind, SendKind};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::wait::{WaitMode, Waiter};
@@ -44,6 +45,8 @@ enum Home {
     Own,
     /// One of its own, which the measured one is attached to.
     Other,
+    /// The receiver's, which the sender is attached to.
+    Receiver,
 }
 
 /// Which links a node uses.
@@ -88,6 +91,15 @@ pub(super) static ATTACHED: Polyrail = Polyrail {
     policy: Policy::Adaptive,
     over: Over::All,
     home: Home::Other,
+};
+
+/// As programs get it whose server has the node: what they send to it goes by the engine.
+pub(super) static HOSTED: Polyrail = Polyrail {
+    name: "polyrail-hosted",
+    about: "Polyrail, the node in the receiver's process, which senders of the same machine are attached to",
+    policy: Policy::Adaptive,
+    over: Over::All,
+    home: Home::Receiver,
 };
 
 /// With the policies that it is to be compared with.
@@ -156,6 +168,10 @@ impl Protocol for Polyrail {
         self.policy == Policy::Adaptive && self.over == Over::All && self.home == Home::Own
     }
 
+    fn reach(&self) -> Reach {
+        if self.home == Home::Receiver { Reach::Machine } else { Reach::Network }
+    }
+
     fn striped(&self) -> bool {
         self.over == Over::All
     }
@@ -173,7 +189,7 @@ impl Protocol for Polyrail {
     }
 
     fn listen(&self, setup: &Setup) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(PolyrailListener::open(&self.embed(setup, "receiver", &[])?, setup, self.door(setup))?))
+        Ok(Box::new(PolyrailListener::open(&self.receiver(setup)?, setup, self.door(setup))?))
     }
 
     fn connect(&self, setup: &Setup, address: &str, timeout: Duration) -> io::Result<Box<dyn Pipe>> {
@@ -185,7 +201,7 @@ impl Protocol for Polyrail {
 
     fn listen_flows(&self, setups: &[Setup]) -> io::Result<Vec<Box<dyn Listener>>> {
         let Some(first) = setups.first() else { return Ok(Vec::new()) };
-        let node = self.embed(first, "receiver", &[])?;
+        let node = self.receiver(first)?;
         let listen = |setup| -> io::Result<Box<dyn Listener>> {
             Ok(Box::new(PolyrailListener::open(&node, setup, self.door(setup))?))
         };
@@ -204,7 +220,11 @@ impl Protocol for Polyrail {
     }
 
     fn transactor(&self) -> Option<&dyn Transactor> {
-        (self.is_usual() || self.home == Home::Other).then_some(self)
+        (self.is_usual() || self.home != Home::Own).then_some(self)
+    }
+
+    fn hub(&self) -> Option<&dyn Hub> {
+        Some(self)
     }
 
     fn caster(&self) -> Option<&dyn Caster> {
@@ -226,8 +246,16 @@ const DOOR: char = '#';
 impl Polyrail {
     /// Where the sender is to attach, if it is to share the receiver's node: on one machine programs do.
     fn door(&self, setup: &Setup) -> Option<PathBuf> {
-        let shares = self.home == Home::Other && setup.devices.is_empty();
+        let shares = self.home != Home::Own && setup.devices.is_empty();
         shares.then(|| lodger::path_of("receiver"))
+    }
+
+    /// The receiver's node.
+    fn receiver(&self, setup: &Setup) -> io::Result<Arc<Node>> {
+        if self.home == Home::Receiver {
+            return embed_with(config(setup, "receiver", &[]).attach(lodger::path_of("receiver")));
+        }
+        self.embed(setup, "receiver", &[])
     }
 
     /// The sender's node.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::byte_stream::StreamPipe;
+use super::stream_server::StreamServer;
 use super::transaction::{Answers, Calls, Habits, Kind};
-use super::{Answerer, Caller, Listener, Pipe, Setup};
+use super::{Answerer, Caller, Listener, Pipe, Server, Setup};
 use crate::clock::now_ns;
 use crate::wait::Waiter;
 
@@ -29,15 +30,28 @@ pub(super) struct Options {
 
 /// Opens a listening socket on the first of the setup's addresses.
 pub(super) fn listen(options: Options, setup: &Setup) -> io::Result<Box<dyn Listener>> {
+    let (socket, address) = bound(options, setup)?;
+    socket.listen(8)?;
+    Ok(Box::new(StreamListener { socket, address, options, setup: setup.clone() }))
+}
+
+/// Serves several clients there.
+pub(super) fn server(options: Options, setup: &Setup, clients: u32) -> io::Result<Box<dyn Server>> {
+    let (socket, address) = bound(options, setup)?;
+    let prepare = Box::new(move |socket: &Socket| socket.set_tcp_nodelay(options.nodelay));
+    Ok(Box::new(StreamServer::open(socket, address.to_string(), setup, clients, prepare)?))
+}
+
+/// A socket that can listen, and where it is reached.
+fn bound(options: Options, setup: &Setup) -> io::Result<(Socket, SocketAddr)> {
     let ip = *setup.local.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let socket = open(options, ip, setup)?;
     let unspecified = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // With one link there is nothing that another address could be needed for.
     let bound = if options.every_address && setup.local.len() > 1 { unspecified } else { ip };
     socket.bind(&SocketAddr::new(bound, 0).into())?;
-    socket.listen(8)?;
     let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
-    Ok(Box::new(StreamListener { socket, address: SocketAddr::new(ip, port), options, setup: setup.clone() }))
+    Ok((socket, SocketAddr::new(ip, port)))
 }
 
 /// Connects to a listening socket.

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::stream_socket::{self, Options};
-use super::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
+use super::{Answerer, Caller, Hub, Listener, Pipe, Protocol, Server, Setup, Transactor};
 
 /// TCP with one set of options.
 pub(super) struct Tcp {
@@ -79,6 +79,16 @@ impl Protocol for Tcp {
 
     fn transactor(&self) -> Option<&dyn Transactor> {
         Some(self)
+    }
+
+    fn hub(&self) -> Option<&dyn Hub> {
+        Some(self)
+    }
+}
+
+impl Hub for Tcp {
+    fn server(&self, setup: &Setup, clients: u32) -> io::Result<Box<dyn Server>> {
+        stream_socket::server(self.options, setup, clients)
     }
 }
 

@@ -17,7 +17,8 @@ const CALLS: u64 = 500;
 
 /// Those that run on every machine.
 fn local() -> Vec<&'static dyn Protocol> {
-    let list: Vec<_> = all().into_iter().filter(|p| p.reach() == Reach::Machine).collect();
+    let list: Vec<_> =
+        all().into_iter().filter(|p| p.reach() == Reach::Machine && p.name() != "polyrail-hosted").collect();
     let names: Vec<&str> = list.iter().map(|p| p.name()).collect();
     assert_eq!(names, ["unix-stream", "unix-seqpacket", "unix-dgram", "pipe", "cacheline", "memcpy"]);
     let ip = ["tcp-nodelay", "udp", "udp-addressed", "udp-gso"].map(|name| find(name).unwrap());
@@ -185,7 +186,7 @@ fn a_sender_that_finds_nobody_says_so_in_time() {
 fn transactors() -> Vec<(&'static str, &'static dyn Transactor)> {
     let mut list: Vec<_> = all().into_iter().filter_map(|p| Some((p.name(), p.transactor()?))).collect();
     // Their nodes would meet those of the tests beside, or are in a process of their own; they make their transactions elsewhere.
-    for ours in ["polyrail", "polyrail-attached"] {
+    for ours in ["polyrail", "polyrail-attached", "polyrail-hosted"] {
         let at = list.iter().position(|(name, _)| *name == ours).unwrap();
         list.remove(at);
     }
@@ -288,4 +289,69 @@ fn a_caller_that_finds_nobody_or_is_hung_up_on_says_so() {
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{name}");
         });
     }
+}
+
+/// Lets `clients` ask one server at the same time; each must get its own answers, in order.
+fn ask_one_server(protocol: &dyn Protocol, setup: &Setup, clients: u64) {
+    let mut server = protocol.hub().unwrap().server(setup, clients as u32).unwrap();
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let ask = |client: u64| {
+            let mut pipe = protocol.connect(setup, &address, PATIENCE).unwrap();
+            let mut message = vec![0x5A; setup.size];
+            for count in 0..CALLS {
+                let number = (client << 32) + count;
+                stamp(&mut message, number);
+                while !pipe.send(&message).unwrap() {}
+                let mut got = Vec::new();
+                while got.is_empty() {
+                    pipe.recv(&mut |answer| got.push(number_of(answer, setup.size))).unwrap();
+                }
+                assert_eq!(got, [Some(number)], "{} {client}", protocol.name());
+            }
+            // None closes before all have their answers: the server takes that for an error.
+            pipe
+        };
+        let asking: Vec<_> = (0..clients).map(|client| scope.spawn(move || ask(client))).collect();
+        server.accept(PATIENCE).unwrap();
+        let mut served = vec![0; clients as usize];
+        while served.iter().sum::<u64>() < clients * CALLS {
+            let take = &mut |message: &[u8]| {
+                served[(number_of(message, setup.size).unwrap() >> 32) as usize] += 1;
+                true
+            };
+            server.serve(take).unwrap();
+        }
+        assert!(served.iter().all(|&count| count == CALLS), "{served:?}");
+        asking.into_iter().for_each(|client| drop(client.join().unwrap()));
+    });
+}
+
+#[test]
+fn clients_of_one_server_get_their_own_answers_however_one_waits() {
+    for name in ["unix-stream", "tcp-nodelay", "polyrail-hosted"] {
+        for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
+            ask_one_server(find(name).unwrap(), &setup(64, wait), 5);
+        }
+        // Longer than what a socket holds.
+        ask_one_server(find(name).unwrap(), &setup(300_000, WaitMode::Block), 3);
+    }
+}
+
+#[test]
+fn a_client_that_ends_is_an_error_of_its_server() {
+    let protocol = find("unix-stream").unwrap();
+    let setup = setup(64, WaitMode::Block);
+    let mut server = protocol.hub().unwrap().server(&setup, 2).unwrap();
+    let address = server.address();
+    let pipes = [(); 2].map(|()| protocol.connect(&setup, &address, PATIENCE).unwrap());
+    server.accept(PATIENCE).unwrap();
+    drop(pipes);
+    let ended = loop {
+        match server.serve(&mut |_| true) {
+            Ok(count) => assert_eq!(count, 0),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
 }

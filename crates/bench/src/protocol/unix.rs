@@ -11,9 +11,11 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use super::byte_stream::StreamPipe;
 use super::packet_socket::{HELLO, PacketPipe};
+use super::stream_server::StreamServer;
 use super::transaction::{self, Answers, Calls, Habits};
 use super::{
-    Answerer, Caller, Listener, Pipe, Protocol, Reach, Setup, Transactor, local_name, stream_socket,
+    Answerer, Caller, Hub, Listener, Pipe, Protocol, Reach, Server, Setup, Transactor, local_name,
+    stream_socket,
 };
 use crate::wait::Waiter;
 use crate::workload::Workload;
@@ -105,6 +107,22 @@ impl Protocol for Unix {
 
     fn transactor(&self) -> Option<&dyn Transactor> {
         (self.kind != Kind::Datagram).then_some(self)
+    }
+
+    fn hub(&self) -> Option<&dyn Hub> {
+        (self.kind == Kind::Stream).then_some(self)
+    }
+}
+
+impl Hub for Unix {
+    fn server(&self, setup: &Setup, clients: u32) -> io::Result<Box<dyn Server>> {
+        let name = local_name();
+        let socket = Socket::new(Domain::UNIX, self.kind.of_socket(), None)?;
+        set_buffers(&socket, setup.socket_buffer_max)?;
+        socket.bind(&abstract_address(&name)?)?;
+        let buffer = setup.socket_buffer_max;
+        let prepare = Box::new(move |socket: &Socket| set_buffers(socket, buffer));
+        Ok(Box::new(StreamServer::open(socket, name, setup, clients, prepare)?))
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SCHEMA;
+use super::crowd::{Clients, CrowdMib};
 use super::expected::Expected;
 use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
 use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, ReadKind, SendKind};
@@ -117,6 +118,12 @@ pub(super) struct Row {
     pub(super) sharing: Option<Sharing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_per_s: Option<Spread>,
+    /// How several clients share their server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by_client: Option<Clients>,
+    /// What memory they, it and a node in a process of its own take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) crowd_memory_mib: Option<CrowdMib>,
     /// Of `multicast`: CPU time of the sending process for each message, whatever the number of nodes that get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sender_cpu_us: Option<Spread>,
@@ -183,7 +190,7 @@ pub(super) struct Row {
 }
 
 /// Names of a row's conditions, as the document has them.
-pub(super) const CONDITIONS: [&str; 22] = [
+pub(super) const CONDITIONS: [&str; 23] = [
     "workload",
     "protocol",
     "placement",
@@ -202,6 +209,7 @@ pub(super) const CONDITIONS: [&str; 22] = [
     "members",
     "member_ports",
     "beside",
+    "clients",
     "class",
     "send",
     "read",
@@ -233,6 +241,8 @@ impl Row {
             offered_mbps: _,
             sharing: _,
             rate_per_s: _,
+            by_client: _,
+            crowd_memory_mib: _,
             sender_cpu_us: _,
             latency_us: _,
             histogram_ns: _,
@@ -310,6 +320,9 @@ pub(super) struct LoadRow {
     /// What went beside the questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) beside: Option<BesideKind>,
+    /// Clients of one server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) clients: Option<u32>,
 }
 
 impl LoadRow {
@@ -323,15 +336,26 @@ impl LoadRow {
             Load::Pairs(1, _) => Self { pairs: Some(1), ..none },
             Load::Pairs(count, direction) => Self { pairs: Some(count), direction: Some(direction), ..none },
             Load::Senders(count) => Self { senders: Some(count), ..none },
+            Load::Clients(count) => Self { clients: Some(count), ..none },
             Load::BesideBulk => Self { beside: Some(BesideKind::Bulk), ..none },
             Load::Members(count, ports) => Self { members: Some(count), member_ports: Some(ports), ..none },
         }
     }
 
     /// Its part of [`CONDITIONS`].
-    fn conditions(&self) -> [Value; 9] {
-        let Self { offer, arrivals_per_s, streams, pairs, direction, senders, members, member_ports, beside } =
-            self;
+    fn conditions(&self) -> [Value; 10] {
+        let Self {
+            offer,
+            arrivals_per_s,
+            streams,
+            pairs,
+            direction,
+            senders,
+            members,
+            member_ports,
+            beside,
+            clients,
+        } = self;
         [
             json!(offer),
             json!(arrivals_per_s),
@@ -342,6 +366,7 @@ impl LoadRow {
             json!(members),
             json!(member_ports),
             json!(beside),
+            json!(clients),
         ]
     }
 
@@ -359,6 +384,7 @@ impl LoadRow {
             count(self.pairs.map(u64::from), if self.pairs == Some(1) { "pair" } else { "pairs" }),
             self.direction.map(|direction| direction.name().to_owned()),
             count(self.senders.map(u64::from), "senders"),
+            count(self.clients.map(u64::from), if self.clients == Some(1) { "client" } else { "clients" }),
             count(self.members.map(u64::from), "members"),
             count(
                 self.member_ports.map(u64::from),

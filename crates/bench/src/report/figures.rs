@@ -340,7 +340,7 @@ pub(super) fn sharing<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<S
 }
 
 /// Jain's index (R. Jain, D. Chiu, W. Hawe, 1984).
-fn fairness(shares: &[f64]) -> Option<f64> {
+pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
@@ -379,7 +379,7 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-fn mib(bytes: u64) -> f64 {
+pub(super) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 

@@ -120,6 +120,7 @@ fn machine(host: &Host) -> String {
 fn details(text: &mut String, row: &Row) {
     cut_details(text, row);
     load_details(text, row);
+    crowd_details(text, row);
     cost_details(text, row);
 }
 
@@ -237,6 +238,32 @@ fn load_details(text: &mut String, row: &Row) {
     }
 }
 
+/// How several clients share their server, and what memory they take.
+fn crowd_details(text: &mut String, row: &Row) {
+    if let Some(clients) = &row.by_client {
+        let [fair, least, most] =
+            [&clients.fairness, &clients.least_per_s, &clients.most_per_s].map(|spread| short(spread.median));
+        let lowest = short(clients.fairness.low);
+        let _ = writeln!(
+            text,
+            "{} {}: each client between {least} and {most} /s, fairness {fair} (lowest {lowest})",
+            row.protocol,
+            conditions(row)
+        );
+    }
+    if let Some(memory) = &row.crowd_memory_mib {
+        let [sum, client, most, server, node, shared] =
+            [&memory.sum, &memory.client, &memory.client_max, &memory.server, &memory.node, &memory.shared]
+                .map(|spread| short(spread.median));
+        let _ = writeln!(
+            text,
+            "{} {}: {sum} MiB in all, {client} a client (at most {most}), {server} the server, {node} the node; {shared} of it shared",
+            row.protocol,
+            conditions(row)
+        );
+    }
+}
+
 /// From so many on the table tells what memory stays of them.
 const MANY_TRANSACTIONS: f64 = 100_000.0;
 
@@ -304,7 +331,9 @@ fn cells(row: &Row) -> Vec<String> {
         (Some(latency), _, _) => {
             let bulk = row.throughput_mbps.as_ref().filter(|_| row.load.beside.is_some());
             let bulk = bulk.map_or(String::new(), |bulk| format!(", bulk {} Mbit/s", short(bulk.median)));
-            (Some(&latency.p50), format!("us p50, p99 {}{bulk}", short(latency.p99.median)))
+            let rate = row.rate_per_s.as_ref().filter(|_| row.load.clients.is_some());
+            let rate = rate.map_or(String::new(), |rate| format!(", {} /s", short(rate.median)));
+            (Some(&latency.p50), format!("us p50, p99 {}{bulk}{rate}", short(latency.p99.median)))
         }
         (_, Some(idle), _) => (Some(&idle.cpu_percent.sender), "% CPU".to_owned()),
         (_, _, Workload::Rate) => (row.rate_per_s.as_ref(), "/s".to_owned()),

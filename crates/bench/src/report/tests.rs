@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::args::tests::parse;
@@ -10,6 +10,7 @@ use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;
 use crate::protocol::find;
+use crate::pss::CrowdMemory;
 use crate::run::RelayRow;
 use crate::workload::LoneTimes;
 
@@ -466,6 +467,55 @@ fn pairs_side_by_side_add_up_and_show_their_shares() {
     // Three sides with half a core each, for 75 MB in a second.
     let per_gb = row["cpu_s_per_gb"]["receiver"]["median"].as_f64().unwrap();
     assert!((per_gb - 1.5 / 0.075).abs() < 1e-9, "{per_gb}");
+}
+
+#[test]
+fn clients_of_one_server_show_their_shares_their_losses_and_their_memory() {
+    let side = |messages_by_client: &[u64], lost| SideReport {
+        window_ns: 2_000_000_000,
+        messages: messages_by_client.iter().sum(),
+        counts: CheckCounts { lost, ..CheckCounts::default() },
+        rtt_ns: vec![(3_000, 8), (9_000, 2)],
+        messages_by_client: messages_by_client.to_vec(),
+        ..SideReport::default()
+    };
+    let memory = CrowdMemory {
+        clients_bytes: vec![3 << 20, 5 << 20],
+        server_bytes: 7 << 20,
+        node_bytes: 2 << 20,
+        shared_bytes: 1 << 20,
+    };
+    let measured = |line: &str| {
+        let sample = Sample {
+            sender: side(&[600, 200], 1),
+            receiver: side(&[100, 300], 4),
+            crowd_memory: Some(memory.clone()),
+            ..Sample::default()
+        };
+        let mut report = Report::new();
+        report.add(series(line, "unix-stream", vec![sample]));
+        let table = report.table();
+        (parsed(&report)["results"][0].clone(), table)
+    };
+    let (asked, table) = measured("pingpong --placement intra --clients 2");
+    assert_eq!((&asked["clients"], &asked["rate_per_s"]["median"]), (&json!(2), &json!(400.0)));
+    let by_client = &asked["by_client"];
+    assert_eq!(by_client["messages"], json!([[600, 200]]));
+    assert_eq!(
+        (&by_client["least_per_s"]["median"], &by_client["most_per_s"]["median"]),
+        (&json!(100.0), &json!(300.0))
+    );
+    assert_eq!(by_client["fairness"]["median"], 0.8);
+    assert_eq!(asked["lost"], 5, "unanswered, and not come");
+    let mib = |name: &str| asked["crowd_memory_mib"][name]["median"].as_f64().unwrap();
+    let all = ["sum", "client", "client_max", "server", "node", "shared"].map(mib);
+    assert_eq!(all, [17.0, 4.0, 5.0, 7.0, 2.0, 1.0]);
+    for part in ["2 clients", "400.0 /s", "between 100.0 and 300.0 /s", "17.00 MiB in all"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (one_way, _) = measured("rate --placement intra --clients 2");
+    assert_eq!((&one_way["by_client"]["messages"], &one_way["lost"]), (&json!([[100, 300]]), &json!(4)));
+    assert_eq!(one_way["rate_per_s"]["median"], 200.0);
 }
 
 #[test]

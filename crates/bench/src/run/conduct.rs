@@ -1,5 +1,6 @@
 //! How each workload goes, from the two processes' start to their end.
 
+mod crowd;
 mod failover;
 mod incast;
 mod multicast;
@@ -8,6 +9,7 @@ mod side_by_side;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub(super) use crowd::crowd;
 pub(super) use failover::failover;
 pub(super) use incast::incast;
 pub(super) use multicast::multicast;

@@ -13,6 +13,7 @@ use crate::calibrate::Calibration;
 use crate::clock::now_ns;
 use crate::control::{Address, Event, Job, Order, SideReport, Task};
 use crate::failover::Cut;
+use crate::pss::CrowdMemory;
 use crate::wait::WaitMode;
 use crate::workload::ToolCost;
 
@@ -23,6 +24,9 @@ pub(crate) struct Sample {
     pub(crate) receiver: SideReport,
     /// Senders and receivers of further pairs that went at the same time.
     pub(crate) further: Vec<(SideReport, SideReport)>,
+    /// Of one server and its clients: the memory of all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) crowd_memory: Option<CrowdMemory>,
     /// The cuts of `failover`.
     pub(crate) cuts: Vec<Cut>,
     /// Of a receiver on another machine: that machine during the sample.
@@ -164,6 +168,11 @@ impl<'a> Pair<'a> {
             receiver: report(self.receiver.as_ref()),
             ..Sample::default()
         }
+    }
+
+    /// What every sender has told so far.
+    pub(super) fn reports(&self) -> Vec<SideReport> {
+        self.senders.iter().map(|sender| sender.last.clone()).collect()
     }
 
     /// The last report of one side.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use super::crowd::first_number;
 use super::{Histogram, Mark, Surroundings, Window};
 use crate::args::SendKind;
 use crate::check::{CheckCounts, number_of, stamp};
@@ -22,13 +23,14 @@ pub(super) fn ask(
     around: Surroundings,
 ) -> io::Result<SideReport> {
     let size = job.setup.size;
+    let first = first_number(job);
     let mut message = vec![0x5A; size];
     let mut histogram = Histogram::new();
     let mut counts = CheckCounts::default();
     let mut given_up = BTreeSet::new();
     let mut window = Window::new(job, now_ns());
     let patience_ns = if reliable { HUNG_AFTER_NS } else { LOST_AFTER_NS };
-    for number in 0_u64.. {
+    for number in first.. {
         stamp(&mut message, number);
         let asked_ns = now_ns();
         let answered = exchange(pipe, &message, number, asked_ns + patience_ns, &mut counts, &mut given_up)?;
@@ -39,13 +41,15 @@ pub(super) fn ask(
                 histogram.record(now - asked_ns);
             }
         } else if reliable {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer to message {number}")));
+            let what = format!("no answer to message {}", number - first);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
         } else {
             counts.lost += 1;
             given_up.insert(number);
         }
         let mark = Mark { now_ns: now, messages: counts.messages, bytes: counts.messages * size as u64 };
-        let report = |report| SideReport { sent: number + 1, counts, rtt_ns: histogram.buckets(), ..report };
+        let sent = number + 1 - first;
+        let report = |report| SideReport { sent, counts, rtt_ns: histogram.buckets(), ..report };
         if let Some(done) = window.round(mark, around.progress, report) {
             return Ok(done);
         }

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use super::crowd::first_number;
 use super::{FAILED_AFTER_NS, LOST_AFTER_NS, Mark, Silence, Surroundings, Window};
 use crate::check::{Check, stamp, stamp_times};
 use crate::clock::{machine_ns, now_ns};
@@ -24,6 +25,7 @@ const FINISH_NS: u64 = 400_000_000;
 
 pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
     let size = job.setup.size;
+    let first = first_number(job);
     let mut message = vec![0x5A; size];
     let look_every = look_every(size);
     let start_ns = now_ns();
@@ -35,7 +37,7 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         let mut blocked = false;
         for _ in 0..look_every {
             match &mut paced {
-                None => stamp(&mut message, sent),
+                None => stamp(&mut message, first + sent),
                 Some(paced) => {
                     if !paced.prepare(pipe, &mut message, sent, job)? {
                         break;
@@ -51,7 +53,7 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         let mark = Mark { now_ns: now_ns(), messages: sent, bytes: sent * size as u64 };
         let due = window.tick(mark);
         if window.is_closed() && end_ns == u64::MAX {
-            end_ns = mark.now_ns + TAIL_NS;
+            end_ns = mark.now_ns + TAIL_NS.max(window.tail_ns);
         }
         // A message half sent must be finished, or the receiver waits for its rest; not for ever, though.
         if mark.now_ns >= end_ns && (!blocked || mark.now_ns - end_ns >= FINISH_NS) {

@@ -168,6 +168,7 @@ pub(crate) fn job_for_tests(setup: Setup) -> Job {
         beside: None,
         lone: None,
         clock_offset_ns: 0,
+        crowd: None,
     }
 }
 

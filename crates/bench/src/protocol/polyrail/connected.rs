@@ -184,7 +184,7 @@ impl ByteStream for Bytes {
 
 impl Transactor for Polyrail {
     fn answerer(&self, setup: &Setup) -> io::Result<Box<dyn Answerer>> {
-        let node = self.embed(setup, "receiver", &[])?;
+        let node = self.receiver(setup)?;
         Ok(Box::new(Listening::open(node, setup, self.door(setup))?))
     }
 
