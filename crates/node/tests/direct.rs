@@ -452,3 +452,27 @@ fn what_is_urgent_is_read_before_bulk_that_came_first_and_senders_take_turns() {
     assert!(read[3..].iter().all(|(class, _)| *class == Class::Bulk));
     assert!(read[3..].windows(2).all(|pair| pair[0].1 != pair[1].1), "{read:?}");
 }
+
+#[test]
+fn who_answers_many_one_after_the_other_has_a_ring_to_each_of_them() {
+    let machine = Machine::new("many");
+    let (program, other) = (machine.attach(), machine.attach());
+    let server = other.port().unwrap();
+    let clients: Vec<Port> = (0..40).map(|_| program.port().unwrap()).collect();
+    let round = || {
+        let before = server.sent_direct();
+        clients.iter().for_each(|client| client.send(server.address(), b"question").unwrap());
+        for _ in &clients {
+            let question = server.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+            server.send(question.from(), question.bytes()).unwrap();
+        }
+        clients.iter().for_each(|client| assert!(client.recv_timeout(PATIENCE).unwrap().is_some()));
+        server.sent_direct() - before
+    };
+    let began = Instant::now();
+    let mut direct = 0;
+    while direct < clients.len() as u64 {
+        assert!(began.elapsed() < PATIENCE, "{direct} of {} answers go past the engine", clients.len());
+        direct = round();
+    }
+}

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Rings of all ports together, and those that one sends by.
 const RINGS_MAX: usize = 8_192;
-const RINGS_OF_PORT_MAX: usize = 256;
+pub(super) const RINGS_OF_PORT_MAX: usize = 256;
 /// Those that the ports of one user send by.
 const RINGS_OF_USER_MAX: usize = RINGS_MAX / 2;
 /// Trunks that lead to a port, for it looks at each of them.

@@ -11,6 +11,7 @@ use super::trunks::is_past;
 use super::{Blocked, Client, Envelope};
 use crate::attach::{GivenRing, RingToSend};
 use crate::engine::command::Command;
+use crate::engine::directs::RINGS_OF_PORT_MAX;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{PortAddress, PortId};
@@ -25,8 +26,9 @@ const WAIT_AFTER: u32 = 64;
 /// Both are twice as many each time, up to these: who is refused, or leaves a ring again and again, is to ask less and less.
 const WANTED_AFTER_MAX: u32 = 256;
 const WAIT_AFTER_MAX: u32 = 4_096;
-/// Flows that are counted at a time, and services that are known.
-const COUNTED_MAX: usize = 16;
+/// Flows that are counted at a time: as many as may get rings, for who answers more in turn would count none of them to its end.
+const COUNTED_MAX: usize = RINGS_OF_PORT_MAX;
+/// Services that are known.
 const KNOWN_MAX: usize = 256;
 /// Of so many looks that find nothing, one asks whether senders are gone.
 const LOOKS_FOR_ENDS: u32 = 16;
