@@ -53,7 +53,8 @@ pub enum Security {
 pub enum Wait {
     /// Polls all the time: the least delay for a whole core.
     Spin,
-    /// Polls for [`Config::adaptive_spin`], then sleeps.
+    /// Polls for [`Config::adaptive_spin`], then sleeps. A port of a program that is attached to a node sleeps at once after a wait
+    /// that took longer than that, until waits are short again.
     #[default]
     Adaptive,
     /// Sleeps at once.

@@ -4,6 +4,7 @@ mod direct;
 mod names;
 mod pace;
 mod passing;
+mod patience;
 mod receive;
 mod spin;
 mod trunk;
@@ -22,6 +23,7 @@ use crate::readiness::Readiness;
 use crate::wait::{Sleeper, Slept};
 use pace::Pace;
 use passing::Passed;
+use patience::Patience;
 use polyrail_proto::address::{ServiceAddress, ServiceRange};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
@@ -66,6 +68,7 @@ pub struct Port {
     landing: OnceCell<Arc<Landing>>,
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
+    patience: RefCell<Patience>,
     /// What joins it to an engine in another process.
     tie: Option<Tie>,
 }
@@ -98,6 +101,7 @@ impl Port {
             readiness: OnceCell::new(),
             landing: OnceCell::new(),
             held: Cell::new(false),
+            patience: RefCell::default(),
             tie,
         }
     }
@@ -641,23 +645,44 @@ impl Port {
         &self,
         until_ns: Option<u64>,
         is_vain: fn(&Port) -> bool,
-        mut done: impl FnMut(&Port) -> bool,
+        done: impl FnMut(&Port) -> bool,
     ) -> bool {
-        let spin_until = match self.wait.get() {
-            Wait::Spin => u64::MAX,
-            Wait::Adaptive => now_ns() + self.shared.config.adaptive_spin.as_nanos() as u64,
-            Wait::Block => 0,
-        };
-        let mut first = true;
+        let until = (until_ns, is_vain);
+        match self.wait.get() {
+            Wait::Spin => self.wait_spinning(u64::MAX, until, done).0,
+            Wait::Block => self.wait_spinning(0, until, done).0,
+            Wait::Adaptive => {
+                let (began_ns, most_ns) = (now_ns(), self.shared.config.adaptive_spin.as_nanos() as u64);
+                if self.tie.is_none() {
+                    return self.wait_spinning(began_ns + most_ns, until, done).0;
+                }
+                let spin_ns = self.patience.borrow().spin_ns(most_ns);
+                let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, until, done);
+                if slept || is_done && !self.patience.borrow().is_whole() {
+                    self.patience.borrow_mut().note(now_ns() - began_ns, most_ns);
+                }
+                is_done
+            }
+        }
+    }
+
+    /// The same, spinning until `spin_until`; whether `done` said yes, and whether it slept.
+    fn wait_spinning(
+        &self,
+        spin_until: u64,
+        (until_ns, is_vain): (Option<u64>, fn(&Port) -> bool),
+        mut done: impl FnMut(&Port) -> bool,
+    ) -> (bool, bool) {
+        let (mut first, mut slept) = (true, false);
         let mut spin = Spin::default();
         loop {
             if done(self) {
-                return true;
+                return (true, slept);
             }
             let now = now_ns();
             let is_over = until_ns.is_some_and(|until| now >= until);
             if (is_over && !first) || is_vain(self) {
-                return false;
+                return (false, slept);
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
@@ -666,12 +691,15 @@ impl Port {
                     self.look_around();
                 }
                 if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
-                    return true;
+                    return (true, slept);
                 }
             } else if first {
                 self.turn(now, Budget::BRIEF);
-            } else if self.sleep(until_ns, &mut done) {
-                return true;
+            } else {
+                slept = true;
+                if self.sleep(until_ns, &mut done) {
+                    return (true, slept);
+                }
             }
             first = false;
         }
