@@ -297,11 +297,7 @@ impl Series {
             throughput_mbps: spread(throughput_mbps).filter(|_| moves_bytes),
             offered_mbps: spread(offered_mbps).filter(|_| shows_offer),
             sharing: figures::sharing(samples()).filter(|_| case.workload == Workload::Share),
-            rate_per_s: match case.workload {
-                workload if workload.times_answers() => spread(round_trips_per_s),
-                Workload::Multicast => spread(slowest_port_per_s),
-                _ => spread(rate_per_s).filter(|_| one_way),
-            },
+            rate_per_s: spread(messages_per_s(case.workload)),
             by_client: crowd::Clients::of(case.workload, samples()),
             crowd_memory_mib: crowd::CrowdMib::of(samples()),
             sender_cpu_us: spread(sender_cpu_us).filter(|_| case.workload == Workload::Multicast),
@@ -834,6 +830,16 @@ fn sender_cpu_us(sample: &Sample) -> Option<f64> {
 /// Round trips of all clients, or messages of them that the server got.
 fn all_clients_per_s(workload: Workload, sample: &Sample) -> Option<f64> {
     if workload.times_answers() { round_trips_per_s(sample) } else { rate_per_s(sample) }
+}
+
+/// What is told of a workload as a rate: what is answered, what the slowest port gets, or what arrives.
+fn messages_per_s(workload: Workload) -> fn(&Sample) -> Option<f64> {
+    match workload {
+        workload if workload.times_answers() => round_trips_per_s,
+        Workload::Multicast => slowest_port_per_s,
+        workload if workload.is_one_way() => rate_per_s,
+        _ => |_| None,
+    }
 }
 
 fn round_trips_per_s(sample: &Sample) -> Option<f64> {

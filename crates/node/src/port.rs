@@ -8,10 +8,11 @@ mod patience;
 mod receive;
 mod spin;
 mod trunk;
+mod waiting;
 
 use crate::attach::Tie;
 use crate::clock::now_ns;
-use crate::config::{Progress, Wait};
+use crate::config::Wait;
 use crate::engine::client::gathering::Gathered;
 use crate::engine::client::slots::{DirectBody, Held};
 use crate::engine::client::trunks::is_past;
@@ -20,7 +21,6 @@ use crate::engine::{Budget, Client, Work};
 use crate::error::{Error, ErrorCode, SendError};
 use crate::node::Shared;
 use crate::readiness::Readiness;
-use crate::wait::{Sleeper, Slept};
 use pace::Pace;
 use passing::Passed;
 use patience::Patience;
@@ -30,7 +30,6 @@ use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{Buffer, Landing, PortBell};
-use spin::Spin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -72,12 +71,6 @@ pub struct Port {
     /// What joins it to an engine in another process.
     tie: Option<Tie>,
 }
-
-/// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
-const TICK: Duration = Duration::from_millis(20);
-const MANUAL_TICK: Duration = Duration::from_millis(2);
-/// Looks of who spins for what comes by shared memory alone, between two at the clock.
-const LOOKS: u32 = 16;
 
 impl Port {
     pub(crate) fn new(shared: Arc<Shared>, client: Client, tie: Option<Tie>) -> Port {
@@ -166,16 +159,6 @@ impl Port {
     #[inline]
     pub(crate) fn is_cut_off(&self) -> bool {
         self.has_no_engine() && !self.client.borrow().has_ways()
-    }
-
-    /// Notices if the engine is gone, by a system call; and whoever is gone then, for nobody would say so.
-    pub(crate) fn look_around(&self) {
-        let Some(tie) = &self.tie else { return };
-        tie.look();
-        if tie.has_ended() {
-            let lost = self.client.borrow_mut().look_for_ends();
-            self.failures.borrow_mut().extend(lost.into_iter().map(|first| (first, ErrorCode::NotSent)));
-        }
     }
 
     /// The services that are bound, for messages to users.
@@ -628,122 +611,6 @@ impl Port {
     pub(crate) fn drive(&self) {
         self.turn(now_ns(), Budget::USUAL);
         self.pace.borrow_mut().pause();
-    }
-
-    /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first, or the engine, in another
-    /// process, is gone.
-    pub(crate) fn wait_until(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(until_ns, Port::has_no_engine, done)
-    }
-
-    /// The same for what may come past the engine: an engine that is gone does not end it while anybody is there to talk to.
-    pub(crate) fn wait_past(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(until_ns, Port::is_cut_off, done)
-    }
-
-    fn wait_by(
-        &self,
-        until_ns: Option<u64>,
-        is_vain: fn(&Port) -> bool,
-        done: impl FnMut(&Port) -> bool,
-    ) -> bool {
-        let until = (until_ns, is_vain);
-        match self.wait.get() {
-            Wait::Spin => self.wait_spinning(u64::MAX, until, done).0,
-            Wait::Block => self.wait_spinning(0, until, done).0,
-            Wait::Adaptive => {
-                let (began_ns, most_ns) = (now_ns(), self.shared.config.adaptive_spin.as_nanos() as u64);
-                if self.tie.is_none() {
-                    return self.wait_spinning(began_ns + most_ns, until, done).0;
-                }
-                let spin_ns = self.patience.borrow().spin_ns(most_ns);
-                let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, until, done);
-                if slept || is_done && !self.patience.borrow().is_whole() {
-                    self.patience.borrow_mut().note(now_ns() - began_ns, most_ns);
-                }
-                is_done
-            }
-        }
-    }
-
-    /// The same, spinning until `spin_until`; whether `done` said yes, and whether it slept.
-    fn wait_spinning(
-        &self,
-        spin_until: u64,
-        (until_ns, is_vain): (Option<u64>, fn(&Port) -> bool),
-        mut done: impl FnMut(&Port) -> bool,
-    ) -> (bool, bool) {
-        let (mut first, mut slept) = (true, false);
-        let mut spin = Spin::default();
-        loop {
-            if done(self) {
-                return (true, slept);
-            }
-            let now = now_ns();
-            let is_over = until_ns.is_some_and(|until| now >= until);
-            if (is_over && !first) || is_vain(self) {
-                return (false, slept);
-            }
-            // What `done` has done once must not be done again.
-            if is_over || now < spin_until {
-                let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
-                if was_long {
-                    self.look_around();
-                }
-                if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
-                    return (true, slept);
-                }
-            } else if first {
-                self.turn(now, Budget::BRIEF);
-            } else {
-                slept = true;
-                if self.sleep(until_ns, &mut done) {
-                    return (true, slept);
-                }
-            }
-            first = false;
-        }
-    }
-
-    /// What is waited for comes by shared memory alone: asks `done` some times more before anything else is looked at, the clock
-    /// among it, for each of those takes as long as many looks.
-    fn looks_on(&self, done: &mut impl FnMut(&Port) -> bool) -> bool {
-        (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            done(self)
-        })
-    }
-
-    /// Sleeps until something happens; whether `done` was asked and said yes.
-    fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
-        self.client.borrow().pair.client_bell.prepare();
-        if done(self) {
-            self.client.borrow().pair.client_bell.cancel();
-            return true;
-        }
-        let awake = || {
-            self.client.borrow().pair.client_bell.cancel();
-        };
-        if let Some(drive) = self.shared.host.own() {
-            let slept = drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
-            if slept != Slept::NoSeat {
-                awake();
-                drive.left_seat();
-                return slept == Slept::Done;
-            }
-        } else {
-            // What was asked may have handed something in.
-            self.turn(0, Budget::BRIEF);
-        }
-        // The poller may leave its seat without ringing, and not every node has a helper that takes it.
-        let tick = if self.shared.config.progress == Progress::Manual { MANUAL_TICK } else { TICK };
-        let left =
-            until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
-        let rang = self.client.borrow().pair.client_bell.wait(Some(left));
-        if !rang {
-            self.look_around();
-        }
-        false
     }
 }
 
