@@ -7,6 +7,7 @@ mod local;
 use local::{PATIENCE, address};
 use polyrail::{Config, Message, Node, Port, Scope, SendError, ServiceAddress, ServiceRange, Wait};
 use polyrail_sys::clock::monotonic_ns;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -23,8 +24,7 @@ fn packets(node: &Node, medium: &str) -> (u64, bool) {
 }
 
 fn pair(wait: Wait, shares: [bool; 2]) -> [Node; 2] {
-    let node =
-        |shares: bool, peers: &[String]| local::node(Config::new().wait(wait).shared_memory(shares), peers);
+    let node = |shares: bool, peers: &[String]| local::node(config().wait(wait).shared_memory(shares), peers);
     let first = node(shares[0], &[]);
     let peers = [address(&first)];
     let second = node(shares[1], &peers);
@@ -149,12 +149,27 @@ fn a_connection_goes_by_shared_memory_as_messages_do() {
     assert!(packets(&nodes[0], "shm").0 - before >= 200);
 }
 
+/// Each test has a cluster of its own: an address that a node of one has left may be that of another's next, and whoever knew the
+/// former would take up with the latter. Processes of a test are told which.
+fn cluster() -> String {
+    let of_test = || {
+        let mut hasher = DefaultHasher::new();
+        std::thread::current().name().hash(&mut hasher);
+        format!("{}-{:x}", std::process::id(), hasher.finish())
+    };
+    std::env::var("POLYRAIL_CLUSTER").unwrap_or_else(|_| of_test())
+}
+
+fn config() -> Config {
+    Config::new().cluster(cluster())
+}
+
 /// What a process of these tests does that is not the test itself: the same program, started again for this one "test".
 #[test]
 fn role() {
     let Ok(role) = std::env::var("POLYRAIL_ROLE") else { return };
     let Ok(peer) = std::env::var("POLYRAIL_PEER") else { return keeper() };
-    let node = local::node(Config::new(), &[peer]);
+    let node = local::node(config(), &[peer]);
     let port = node.port().unwrap();
     match &role[..] {
         "busy" => busy(&node, &port),
@@ -203,7 +218,7 @@ impl Other {
     fn start(role: &str, peer: &Node) -> Other {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "role", "--nocapture"]).env("POLYRAIL_ROLE", role);
-        command.env("POLYRAIL_PEER", address(peer));
+        command.env("POLYRAIL_PEER", address(peer)).env("POLYRAIL_CLUSTER", cluster());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         assert!(said.lines().any(|line| line.unwrap() == "ready"), "it has ended");
@@ -249,7 +264,7 @@ fn nodes_killed_at_any_moment_leave_nothing_behind() {
 /// Kills nodes that talk to one of this process; `POLYRAIL_KILLS=5000` for a soak.
 fn keeper() {
     let kills = std::env::var("POLYRAIL_KILLS").map_or(16, |kills| kills.parse().unwrap());
-    let node = local::node(Config::new().tolerance(Duration::from_millis(200)), &[]);
+    let node = local::node(config().tolerance(Duration::from_millis(200)), &[]);
     let server = node.port().unwrap();
     server.bind(SERVICE, Scope::Cluster).unwrap();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -287,7 +302,7 @@ fn keeper() {
 
 #[test]
 fn a_node_that_is_stopped_for_a_while_misses_nothing_and_holds_up_nobody() {
-    let node = local::node(Config::new().tolerance(Duration::from_secs(20)), &[]);
+    let node = local::node(config().tolerance(Duration::from_secs(20)), &[]);
     let reader = Other::start("reader", &node);
     let sender = node.port().unwrap();
     sender.wait_for(SERVICE, Some(PATIENCE)).unwrap();
@@ -307,7 +322,7 @@ fn a_node_that_is_stopped_for_a_while_misses_nothing_and_holds_up_nobody() {
         // More than the ring takes.
         (0..200).for_each(|_| send([50_000, 100, 8][round]));
         // Others are reached meanwhile, though they came after it was full.
-        let others = local::node(Config::new(), &[address(&node)]);
+        let others = local::node(config(), &[address(&node)]);
         let (theirs, ours) = (others.port().unwrap(), node.port().unwrap());
         ours.bind(OTHER, Scope::Cluster).unwrap();
         theirs.wait_for(OTHER, Some(PATIENCE)).unwrap();
@@ -329,7 +344,7 @@ fn a_node_that_is_stopped_for_a_while_misses_nothing_and_holds_up_nobody() {
 #[test]
 fn a_node_that_is_killed_is_forgotten_at_once_and_its_names_with_it() {
     // A silence would have to be as long as the test waits for anything.
-    let node = local::node(Config::new().tolerance(PATIENCE), &[]);
+    let node = local::node(config().tolerance(PATIENCE), &[]);
     let reader = Other::start("reader", &node);
     let port = node.port().unwrap();
     port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
