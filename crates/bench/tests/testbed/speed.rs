@@ -32,8 +32,14 @@ pub fn every_protocol_answers_between_two_nodes() {
     let others = bench(&format!(
         "pingpong --protocol {names} --links 2 --duration 0.1 --warmup 0.05 --repeat 1 --wait adaptive"
     ));
+    let unavailable = others["unavailable"].as_array().map_or(0, Vec::len);
     let others = others["results"].as_array().expect("results");
-    assert_eq!(others.len(), named.len(), "those that take part only where they are named");
+    assert_eq!(
+        others.len() + unavailable,
+        named.len(),
+        "so are those that take part only where they are named"
+    );
+    assert!(others.len() > 5, "most of them reach another node");
     for row in results.iter().chain(others) {
         let answered = row["latency_us"]["p50"]["median"].as_f64().is_some_and(|us| us > 0.0);
         // On a busy machine a datagram may wait longer than a lost one is waited for.
