@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{BenchArgs, Placement};
+use super::{BenchArgs, Placement, ReadKind};
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
@@ -50,6 +50,10 @@ pub struct PeersArgs {
     /// percent from its middle, six times at least.
     #[arg(long, value_name = "PERCENT")]
     pub tight: Option<f64>,
+    /// Look at both ends of each message where it lies (place, if not given), or have receivers copy all of it to memory of their
+    /// own, where the system has not done so: stream and rate.
+    #[arg(long, value_enum)]
+    pub read: Option<ReadKind>,
     /// Ratios to report, as A:B; polyrail to every other if not given.
     #[arg(long, value_delimiter = ',', value_name = "A:B")]
     pub vs: Vec<String>,
@@ -103,6 +107,8 @@ impl PeersArgs {
             warmup: self.warmup.or(Some(WARMUP_S)),
             repeat: self.repeat,
             tight: self.tight,
+            // Of several workloads, for those that have it.
+            read: self.read.filter(|_| self.workload.is_some() || workload.is_one_way()),
             vs: self.vs.clone(),
             ..BenchArgs::default()
         }
@@ -132,6 +138,16 @@ mod tests {
         let points: Vec<_> = plan.points.iter().map(|point| (point.size, point.wait)).collect();
         assert_eq!((points, plan.protocols), (vec![(4096, WaitMode::Block)], vec!["tcp-cubic".to_owned()]));
         assert_eq!(plan.versus, [("tcp-cubic".to_owned(), "iperf3".to_owned())]);
+        let reads = |line: &str| {
+            peers(line)
+                .measurements()
+                .unwrap()
+                .into_iter()
+                .map(|args| args.plan().map(|plan| plan.read))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(reads("peers --read copy"), [Ok(ReadKind::Copy), Ok(ReadKind::Place), Ok(ReadKind::Copy)]);
+        assert!(reads("peers pingpong --read copy")[0].is_err());
     }
 
     #[test]
