@@ -240,8 +240,8 @@ impl BenchArgs {
         let flags = [
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
-            ("--send", self.send.is_some(), !matches!(asked, Idle | Lone)),
-            ("--read", self.read.is_some(), matches!(asked, Stream | Rate)),
+            ("--send", self.send.is_some(), one_pair && !matches!(asked, Idle | Lone)),
+            ("--read", self.read.is_some(), one_pair && matches!(asked, Stream | Rate)),
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),
             ("--vs", !self.vs.is_empty(), asked != Stalled),

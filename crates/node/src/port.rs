@@ -248,17 +248,18 @@ impl Port {
             return self.send_past(id, bytes, false, until_ns);
         }
         let len = bytes.len() as u64;
-        if self.is_better_passed(to, &how, len)
-            && let Ok(mut buffer) = self.alloc(bytes.len())
-        {
-            buffer.copy_from_slice(bytes);
-            return self.submit_buffer(to, how, buffer, until_ns);
-        }
-        if len > self.client.borrow().arena_message_max() && !self.client.borrow().goes_direct(to, &how, len)
-        {
-            let mut buffer = self.alloc(bytes.len())?;
-            buffer.copy_from_slice(bytes);
-            return self.submit_buffer(to, how, buffer, until_ns);
+        let fits_arena = len <= self.client.borrow().arena_message_max();
+        let needs_buffer = !fits_arena && !self.client.borrow().goes_direct(to, &how, len);
+        if needs_buffer || self.is_better_passed(to, &how, len) {
+            match self.alloc_until(bytes.len(), until_ns) {
+                Ok(mut buffer) => {
+                    buffer.copy_from_slice(bytes);
+                    return self.submit_buffer(to, how, buffer, until_ns);
+                }
+                // Without one it goes by the engine, if that has room.
+                Err(SendError::Memory(_)) if fits_arena => {}
+                Err(error) => return Err(error),
+            }
         }
         self.check_send(to)?;
         self.prepare_way(to, how.class);
@@ -379,10 +380,14 @@ impl Port {
     /// Memory to write a message into, for `send_buffer`; waits while the pool's limit is in use by messages under
     /// way.
     pub fn alloc(&self, len: usize) -> Result<Buffer, SendError> {
+        self.alloc_until(len, None)
+    }
+
+    fn alloc_until(&self, len: usize, until_ns: Option<u64>) -> Result<Buffer, SendError> {
         let mut all_back = self.client.borrow_mut().reclaim_passed();
         let mut buffer = self.shared.pool.alloc(len).ok();
         if buffer.is_none() && (self.client.borrow().unconfirmed() > 0 || !all_back) {
-            self.wait_past(None, |port| {
+            let in_time = self.wait_past(until_ns, |port| {
                 // Among what has come may be buffers that were lent.
                 port.sort_arrivals();
                 all_back = port.client.borrow_mut().await_passed();
@@ -390,6 +395,9 @@ impl Port {
                 let engine_has_none = port.client.borrow().unconfirmed() == 0 || port.has_no_engine();
                 buffer.is_some() || engine_has_none && all_back
             });
+            if !in_time && !self.is_cut_off() {
+                return Err(SendError::Blocked);
+            }
         }
         buffer.ok_or(SendError::Memory(len as u64))
     }

@@ -49,6 +49,12 @@ fn until_direct(
     unreachable!()
 }
 
+/// Has messages from the one to the other go past the engine; none is left.
+fn make_ring(sender: &Port, receiver: &Port) {
+    until_direct(sender, receiver.address(), || vec![0; 8]);
+    while receiver.try_recv().unwrap().is_some() {}
+}
+
 fn number_of(port: &Port) -> u64 {
     let message = port.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
     u64::from_le_bytes(message.bytes()[..8].try_into().unwrap())
@@ -169,8 +175,7 @@ fn what_the_receiver_holds_is_not_written_again() {
     let (program, other) = (machine.attach(), machine.attach());
     let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
     let to = receiver.address();
-    until_direct(&sender, to, || vec![0; 8]);
-    while receiver.try_recv().unwrap().is_some() {}
+    make_ring(&sender, &receiver);
     let mut held = std::collections::VecDeque::new();
     for number in 0..500u64 {
         // At last more than can be passed at a time: others are copied.
@@ -196,8 +201,7 @@ fn who_has_all_buffers_out_waits_until_one_comes_back() {
         let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
         let to = receiver.address();
         sender.set_wait(wait);
-        until_direct(&sender, to, || vec![0; 8]);
-        while receiver.try_recv().unwrap().is_some() {}
+        make_ring(&sender, &receiver);
         // Half of them lie in the ring.
         for number in 0..64 {
             send_buffer(&sender, to, (1 << 20) + 1, number);
@@ -227,8 +231,7 @@ fn what_a_sender_that_has_ended_passed_is_read_all_the_same() {
     let (program, other) = (machine.attach(), machine.attach());
     let (sender, receiver) = (program.port().unwrap(), other.port().unwrap());
     let to = receiver.address();
-    until_direct(&sender, to, || vec![0; 8]);
-    while receiver.try_recv().unwrap().is_some() {}
+    make_ring(&sender, &receiver);
     for number in 0..40 {
         send_buffer(&sender, to, 100_000, number);
     }

@@ -339,6 +339,32 @@ fn programs_talk_on_past_a_node_that_was_killed_as_long_as_both_live() {
 }
 
 #[test]
+fn a_ring_that_its_receiver_had_not_taken_when_the_node_was_killed_is_told_as_lost() {
+    let door = Door::new("untaken");
+    let mut host = Other::start("host", &door.0);
+    let (node, other) = (Node::attach(&door.0).unwrap(), Node::attach(&door.0).unwrap());
+    let (sender, receiver) = (node.port().unwrap(), other.port().unwrap());
+    let mut sent = 0u64;
+    // Nobody looks at the other port.
+    until("they would talk past the node", || {
+        sender.send(receiver.address(), &sent.to_le_bytes()).unwrap();
+        sent += 1;
+        sender.sent_direct() > 10
+    });
+    let lost = sent - sender.sent_direct();
+    host.kill();
+    until("it is told", || {
+        let _ = sender.recv_timeout(Duration::from_millis(1));
+        sender.take_failure() == Some((lost, ErrorCode::NotSent))
+    });
+    for number in 0..lost {
+        let message = receiver.recv_timeout(PATIENCE).unwrap().expect("it was in the node's hands");
+        assert_eq!(message.bytes(), number.to_le_bytes());
+    }
+    assert!(matches!(receiver.recv_timeout(PATIENCE), Err(RecvError::Closed)));
+}
+
+#[test]
 fn what_went_past_a_node_that_is_killed_at_any_moment_arrives_or_is_told() {
     let rounds = std::env::var("POLYRAIL_KILLS").map_or(30, |kills| kills.parse().unwrap());
     let mut went_on = 0;

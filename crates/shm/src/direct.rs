@@ -531,6 +531,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_put_in_before_anybody_came_to_read_is_in_vain_once_nobody_will() {
+        let direct = Direct::create().unwrap();
+        let file = || direct.segment().fd().unwrap().try_clone_to_owned().unwrap();
+        let mut sender = DirectSender::attach(file()).unwrap();
+        sender.push(label(1), b"x").unwrap();
+        assert!(!sender.is_in_vain(), "somebody may come");
+        sender.lose_receiver();
+        assert!(sender.is_in_vain());
+        let _receiver = DirectReceiver::attach(file()).unwrap();
+        assert!(!sender.is_in_vain(), "it was read, or is lost as all is that nobody had read");
+        let (_keeper, mut sender, _receiver) = ends();
+        sender.lose_receiver();
+        assert!(sender.is_over() && !sender.is_in_vain(), "nothing was put in");
+    }
+
+    #[test]
     fn what_is_no_ring_is_refused() {
         let file = |bytes: usize| Segment::shared(bytes).unwrap().fd().unwrap().try_clone_to_owned().unwrap();
         assert!(DirectSender::attach(file(PAGE_BYTES)).is_err());

@@ -69,6 +69,8 @@ fn clients_of_one_server_are_processes_of_one_machine() {
         ("pingpong --placement intra --clients 4 --beside bulk", "--beside"),
         ("stream --placement intra --clients 4 --streams 2", "--streams"),
         ("rate --placement intra --clients 4 --wait block --one-core", "--one-core"),
+        ("rate --placement intra --clients 4 --read copy", "--read"),
+        ("rate --placement intra --clients 4 --send buffer", "--send"),
     ] {
         assert!(refused(line).contains(flag), "{line}");
     }

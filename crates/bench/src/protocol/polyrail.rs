@@ -365,8 +365,7 @@ struct PolyrailPipe {
     port: Port,
     service: ServiceAddress,
     send: SendKind,
-    /// Memory of the program's, if messages are copied there.
-    own: Option<Vec<u8>>,
+    reading: Reading,
     class: Class,
     /// Where the last message came from: who answers sends there.
     peer: Option<PortAddress>,
@@ -379,8 +378,8 @@ impl PolyrailPipe {
         let class = class_of(setup);
         let port = node.port().map_err(io::Error::other)?;
         let service = ServiceAddress::new(SERVICE_TYPE, setup.flow);
-        let own = (setup.read == ReadKind::Copy).then(|| vec![0; setup.size]);
-        Ok(Self { port, service, send: setup.send, own, class, peer: None, _node: node.clone() })
+        let reading = Reading::of(setup);
+        Ok(Self { port, service, send: setup.send, reading, class, peer: None, _node: node.clone() })
     }
 
     fn find(&self, timeout: Duration) -> io::Result<()> {
@@ -413,27 +412,35 @@ impl Pipe for PolyrailPipe {
         let Some(message) = self.port.recv_timeout(Waiter::BLOCK_MAX).map_err(io::Error::other)? else {
             return Ok(0);
         };
-        take(message.bytes(), &mut self.own, sink);
+        self.reading.give(message.bytes(), sink);
         self.peer = Some(message.from());
         drop(message);
         let mut count = 1;
         while count < TURN_MESSAGES_MAX
             && let Some(message) = self.port.recv_arrived().map_err(io::Error::other)?
         {
-            take(message.bytes(), &mut self.own, sink);
+            self.reading.give(message.bytes(), sink);
             count += 1;
         }
         Ok(count)
     }
 }
 
-/// Gives a message on, from where it lies or from a copy.
-fn take(message: &[u8], own: &mut Option<Vec<u8>>, sink: &mut dyn FnMut(&[u8])) {
-    match own.as_mut().and_then(|own| own.get_mut(..message.len())) {
-        Some(copy) => {
-            copy.copy_from_slice(message);
-            sink(std::hint::black_box(copy));
+/// Where messages are looked at: where they lie, or in memory of the program's.
+struct Reading(Option<Vec<u8>>);
+
+impl Reading {
+    fn of(setup: &Setup) -> Self {
+        Self((setup.read == ReadKind::Copy).then(|| vec![0; setup.size]))
+    }
+
+    fn give(&mut self, message: &[u8], sink: &mut dyn FnMut(&[u8])) {
+        match self.0.as_mut().and_then(|own| own.get_mut(..message.len())) {
+            Some(copy) => {
+                copy.copy_from_slice(message);
+                sink(std::hint::black_box(copy));
+            }
+            None => sink(message),
         }
-        None => sink(message),
     }
 }

@@ -202,7 +202,9 @@ impl Engine {
             self.users.deny(Some(whose.uid), Reason::Rings, String::new());
             return None;
         }
-        let cost = memory.fold(Cost::default(), |cost, direct| Cost {
+        // The line to whoever has not taken it yet.
+        let line = Cost { bytes: 0, descriptors: 1 };
+        let cost = memory.fold(line, |cost, direct| Cost {
             bytes: cost.bytes + direct.segment().len(),
             descriptors: cost.descriptors + 1,
         });

@@ -44,7 +44,8 @@ impl Port {
         }
         self.check_send(to)?;
         self.prepare_way(to, how.class);
-        if !self.may_pass(to, how, len) && len > DIRECT_BYTES_MAX {
+        // Those that go by the engine's arena ask behind that.
+        if len > self.client.borrow().arena_message_max() && !self.may_pass(to, how, len) {
             self.seek_ring(to, how.class, len, until_ns);
         }
         if !self.may_pass(to, how, len) {

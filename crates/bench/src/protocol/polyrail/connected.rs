@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polyrail::{Connect, Connection, ConnectionError, Node, Port, Scope, SendError, ServiceAddress};
 
-use super::{DOOR, Polyrail, SERVICE_TYPE, TURN_MESSAGES_MAX, addresses, class_of, embed, peers};
+use super::{DOOR, Polyrail, Reading, SERVICE_TYPE, TURN_MESSAGES_MAX, addresses, class_of, embed, peers};
 use crate::protocol::byte_stream::{ByteStream, StreamPipe};
 use crate::protocol::{Answerer, Caller, Listener, Pipe, Protocol, Setup, Transactor};
 use crate::wait::Waiter;
@@ -79,7 +79,7 @@ fn pipe(connection: Owned, node: Arc<Node>, setup: &Setup) -> io::Result<Box<dyn
     Ok(if connection.is_stream() {
         Box::new(StreamPipe::new(Bytes { connection, _node: node }, setup))
     } else {
-        Box::new(Messages { connection, _node: node })
+        Box::new(Messages { connection, reading: Reading::of(setup), _node: node })
     })
 }
 
@@ -121,6 +121,7 @@ impl Listener for Listening {
 /// Messages by a connection.
 struct Messages {
     connection: Owned,
+    reading: Reading,
     /// The node lives as long as its port is used.
     _node: Arc<Node>,
 }
@@ -141,7 +142,7 @@ impl Pipe for Messages {
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
         match self.connection.recv_timeout(Waiter::BLOCK_MAX) {
-            Ok(Some(message)) => sink(message.bytes()),
+            Ok(Some(message)) => self.reading.give(message.bytes(), sink),
             Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(ConnectionError::TimedOut) => return Ok(0),
             Err(error) => return Err(error.into()),
@@ -150,7 +151,7 @@ impl Pipe for Messages {
         while count < TURN_MESSAGES_MAX
             && let Some(message) = self.connection.recv_arrived()?
         {
-            sink(message.bytes());
+            self.reading.give(message.bytes(), sink);
             count += 1;
         }
         Ok(count)

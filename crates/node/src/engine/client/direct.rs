@@ -58,7 +58,7 @@ struct In {
     /// Messages of which the program has the memory.
     held: u32,
     untold: u32,
-    /// The file that comes with the next message is here.
+    /// The file that comes with the next message was fetched, if there is one.
     has_file: bool,
 }
 

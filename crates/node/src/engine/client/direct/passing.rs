@@ -35,9 +35,6 @@ impl Client {
     /// Passes a buffer to who receives what is sent to `to`; the message's number. The buffer comes back where it is not passed, or
     /// as many are in that one's hands as can be: then it says when it gives one back.
     pub(crate) fn pass(&mut self, to: Destination, how: &Manner, buffer: Buffer) -> Result<u64, Buffer> {
-        if !self.may_pass(to, how) {
-            return Err(buffer);
-        }
         let Ok(Way::Ring(at)) = self.way(to, how.class, true) else { return Err(buffer) };
         let buffer = match self.pass_at(at, to, how, buffer) {
             Ok(number) => return Ok(number),
@@ -52,7 +49,8 @@ impl Client {
     fn pass_at(&mut self, at: usize, to: Destination, how: &Manner, buffer: Buffer) -> Result<u64, Buffer> {
         let out = &mut self.directs.outs[at];
         let ring = &mut out.given.ring;
-        let Some(number) = ring.number_of(&buffer) else { return Err(buffer) };
+        let number = if out.given.same_user { ring.number_of(&buffer) } else { None };
+        let Some(number) = number else { return Err(buffer) };
         if number.is_new && give(&out.given.line, number.number, &buffer).is_err() {
             return Err(buffer);
         }
@@ -85,7 +83,8 @@ impl Client {
     /// The same, and whoever has some says when it gives one back.
     pub(crate) fn await_passed(&mut self) -> bool {
         for out in &mut self.directs.outs {
-            if !out.given.ring.reclaim_passed() && !std::mem::replace(&mut out.waits, true) {
+            if !out.given.ring.reclaim_passed() {
+                out.waits = true;
                 out.given.ring.await_room();
             }
         }
@@ -102,7 +101,7 @@ fn give(line: &UnixSocket, number: u32, buffer: &Buffer) -> io::Result<()> {
 impl In {
     /// Sees to it that the file is here of the next message, which was passed; false if there is no room for it now, so that the
     /// message has to wait.
-    #[cold]
+    #[inline(never)]
     pub(super) fn fetch_file(&mut self, note: u32) -> bool {
         if self.has_file {
             return true;
@@ -115,10 +114,12 @@ impl In {
             Fetched::NotNow => return false,
         };
         match fetched {
-            Ok(file) => self.has_file = ring.set_passed_file(number, file),
+            // A number that there is none of has no file.
+            Ok(file) => drop(ring.set_passed_file(number, file)),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
             Err(_) => return false,
         }
+        self.has_file = true;
         // What it says is known already.
         let _ = self.given.line.recv(&mut [0; PACKET_BYTES]);
         true
@@ -177,6 +178,8 @@ mod tests {
     }
 
     fn take(ring: &mut In) -> Option<Vec<u8>> {
+        // Looked at as often as somebody waits for it.
+        ring.peek()?;
         let label = ring.peek()?;
         let mut short = [0; BODY_BYTES];
         let (envelope, body) = super::super::take(ring, &mut short, label);
