@@ -444,6 +444,23 @@ fn connections_past_a_node_that_was_killed_go_on_and_end_in_order() {
 }
 
 #[test]
+fn who_is_connected_with_a_program_that_is_killed_after_its_node_is_told() {
+    let door = Door::new("orphaned-talker");
+    let mut host = Other::start("host", &door.0);
+    let mut talker = Other::start("talker", &door.0);
+    let node = Node::attach(&door.0).unwrap();
+    let port = node.port().unwrap();
+    port.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+    let connection = port.connect(SERVICE).unwrap();
+    assert_eq!(connection.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), b"I listen");
+    host.kill();
+    talker.kill();
+    let why = connection.recv_timeout(PATIENCE).unwrap_err();
+    assert_eq!(why, ConnectionError::Disconnected(Disconnect::Aborted));
+    assert!(matches!(port.connect(SERVICE), Err(ConnectionError::Closed)));
+}
+
+#[test]
 fn programs_in_other_namespaces_need_the_socket_only() {
     let door = Door::new("namespaces");
     let node = embed(&door.0);

@@ -444,3 +444,21 @@ impl Reading {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::setup_for_tests;
+
+    #[test]
+    fn a_receiver_that_copies_looks_at_memory_of_its_own_and_others_at_the_message() {
+        let message = [7, 8, 9];
+        for (read, copies) in [(ReadKind::Copy, true), (ReadKind::Place, false)] {
+            let mut reading = Reading::of(&Setup { read, ..setup_for_tests(64) });
+            let mut seen = None;
+            reading.give(&message, &mut |bytes| seen = Some((bytes.to_vec(), bytes.as_ptr())));
+            let (bytes, at) = seen.unwrap();
+            assert_eq!((bytes.as_slice(), at != message.as_ptr()), (&message[..], copies));
+        }
+    }
+}
