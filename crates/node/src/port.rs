@@ -290,7 +290,8 @@ impl Port {
     }
 
     /// Sends a buffer of [`Port::alloc`]. What is copied on the way is the node's choice: nothing, if the buffer is larger
-    /// than 2 MiB.
+    /// than 2 MiB; nor if it is larger than 2 KiB and goes past the node of another process to a program of the same user, which
+    /// reads it where it lies.
     pub fn send_buffer(&self, to: impl Into<Destination>, buffer: Buffer) -> Result<(), SendError> {
         self.submit_buffer(to.into(), (Class::Normal, None).into(), buffer, None).map(drop)
     }

@@ -19,7 +19,8 @@ pub(super) enum Passed {
 impl Port {
     /// Whether bytes that are to be sent are better copied to a buffer that is passed: a ring has no room for so many.
     pub(super) fn is_better_passed(&self, to: Destination, how: &Manner, len: u64) -> bool {
-        len > DIRECT_BYTES_MAX && self.tie.is_some() && {
+        // A child of the process says nothing by its parent's socket.
+        len > DIRECT_BYTES_MAX && self.tie.is_some() && !self.shared.host.is_forked() && {
             self.prepare_way(to, how.class);
             self.may_pass(to, how, len)
         }
