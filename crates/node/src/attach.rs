@@ -20,6 +20,7 @@ use polyrail_proto::service::{Topic, Update};
 use polyrail_proto::wire::LinkStatus;
 use polyrail_shm::{DirectReceiver, DirectSender, PortBell, Segment, Sizes};
 use polyrail_sys::eventfd::EventFd;
+use polyrail_sys::membarrier;
 use polyrail_sys::unix::{Place, UnixSocket};
 use std::cell::RefCell;
 use std::io;
@@ -35,6 +36,12 @@ pub(crate) struct Attached {
     wake: EventFd,
     /// Start of the process's fork count, to notice that we are in a child.
     forks: u64,
+}
+
+/// The bell of another port.
+fn bell_to_ring(file: OwnedFd) -> io::Result<PortBell> {
+    let bell = PortBell::attach(file)?;
+    Ok(if membarrier::takes_part() { bell.take_part() } else { bell })
 }
 
 /// What a node says of itself to who attaches.
@@ -124,6 +131,7 @@ impl Attached {
     }
 
     /// Whether this is a child of the process that was attached.
+    #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         polyrail_sys::process::fork_count() != self.forks
     }
@@ -267,7 +275,7 @@ impl Tie {
         let mut descriptors = descriptors.into_iter();
         let Some(first) = descriptors.next() else { return Ok(found) };
         let mut next = || descriptors.next().ok_or(io::ErrorKind::InvalidData);
-        let (ring, bell) = (DirectSender::attach(first)?, PortBell::attach(next()?)?);
+        let (ring, bell) = (DirectSender::attach(first)?, bell_to_ring(next()?)?);
         match (wanted, to) {
             (Wanted::Ring, _) => {
                 found.ring = Some(RingToSend { number, ring, bell, line: next()?.into(), same_user });
@@ -287,7 +295,7 @@ impl Tie {
         let Ok([ring, bell, line]) = <[OwnedFd; 3]>::try_from(descriptors) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let (ring, bell) = (DirectReceiver::attach(ring)?, PortBell::attach(bell)?);
+        let (ring, bell) = (DirectReceiver::attach(ring)?, bell_to_ring(bell)?);
         Ok(GivenRing { number, from, class, same_user, ring, bell, line: line.into() })
     }
 
@@ -298,7 +306,7 @@ impl Tie {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let (out, back) = (DirectSender::attach(out)?, DirectReceiver::attach(back)?);
-        let (bell, line) = (PortBell::attach(bell)?, line.into());
+        let (bell, line) = (bell_to_ring(bell)?, line.into());
         Ok(GivenTrunk { number, peer, class, same_user, out, back, bell, line })
     }
 

@@ -42,16 +42,34 @@ impl<'a> Message<'a> {
         Message { port, envelope, body: MessageBody::Owned(buffer), read: 0 }
     }
 
-    /// The next that has come past the engine.
+    /// None yet, with a place for one that comes past the engine.
+    #[inline]
+    pub(crate) fn place(port: &'a Port) -> Self {
+        Message { port, envelope: Envelope::EMPTY, body: MessageBody::Short([0; BODY_BYTES]), read: 0 }
+    }
+
+    /// The next that has come past the engine; one that was here has been given back. Whether there is one.
+    #[inline]
+    pub(crate) fn take_direct(&mut self, client: &mut Client) -> bool {
+        if !matches!(self.body, MessageBody::Short(_)) {
+            self.body = MessageBody::Short([0; BODY_BYTES]);
+        }
+        let MessageBody::Short(short) = &mut self.body else { return false };
+        match client.take_direct(&mut self.envelope, short) {
+            None => false,
+            Some(None) => true,
+            Some(Some(elsewhere)) => {
+                self.body = MessageBody::Direct(elsewhere);
+                true
+            }
+        }
+    }
+
+    /// The same as a message of its own.
     #[inline]
     pub(crate) fn direct(port: &'a Port, client: &mut Client) -> Option<Self> {
-        let mut body = MessageBody::Short([0; BODY_BYTES]);
-        let MessageBody::Short(short) = &mut body else { return None };
-        let (envelope, elsewhere) = client.take_direct(short)?;
-        if let Some(elsewhere) = elsewhere {
-            body = MessageBody::Direct(elsewhere);
-        }
-        Some(Message { port, envelope, body, read: 0 })
+        let mut message = Message::place(port);
+        message.take_direct(client).then_some(message)
     }
 
     /// One that came by a connection past the engine.
@@ -80,6 +98,7 @@ impl<'a> Message<'a> {
     }
 
     /// Its bytes; those that are left, of one of which a part was read as bytes of a stream.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         let whole = match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
@@ -128,7 +147,24 @@ impl<'a> Message<'a> {
 }
 
 impl Drop for Message<'_> {
+    #[inline]
     fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl Message<'_> {
+    /// It was read.
+    #[inline]
+    pub(crate) fn let_go(&mut self) {
+        if !matches!(self.body, MessageBody::Short(_)) {
+            self.give_back();
+        }
+    }
+
+    /// Its memory is the port's again, or its sender's.
+    #[inline(never)]
+    fn give_back(&mut self) {
         match self.body {
             MessageBody::Direct(_) if self.envelope.connection.is_some() => {
                 if let MessageBody::Direct(body) = std::mem::replace(&mut self.body, MessageBody::Moved) {
@@ -136,10 +172,10 @@ impl Drop for Message<'_> {
                 }
             }
             MessageBody::Direct(DirectBody::Long { offset, ring, .. }) => {
-                self.port.release_direct(ring, Held::Arena(offset))
+                self.port.release_direct(ring, Held::Arena(offset));
             }
             MessageBody::Direct(DirectBody::Passed { number, ring, .. }) => {
-                self.port.release_direct(ring, Held::Passed(number))
+                self.port.release_direct(ring, Held::Passed(number));
             }
             MessageBody::Arena { offset, .. } => self.port.give_back(&self.envelope, Some(offset)),
             // A connection's sender may send so many messages, wherever they lie.
@@ -148,6 +184,7 @@ impl Drop for Message<'_> {
             }
             MessageBody::Owned(_) | MessageBody::Direct(_) | MessageBody::Short(_) | MessageBody::Moved => {}
         }
+        self.body = MessageBody::Moved;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ports: where a thread sends and receives. Here is what a port is, how it sends and how it waits.
 
+mod awake;
 mod direct;
 mod names;
 mod pace;
@@ -49,6 +50,9 @@ pub struct Port {
     pub(crate) tx: polyrail_shm::Region,
     address: PortAddress,
     wait: Cell<Wait>,
+    /// It has said that it looks by itself, and how many messages had come past the engine when it last said that it may sleep.
+    awake: Cell<bool>,
+    slept_at: Cell<u64>,
     failures: RefCell<VecDeque<(u64, ErrorCode)>>,
     returns: RefCell<Vec<(Envelope, Option<u64>)>>,
     /// There is something among these, or among those that follow.
@@ -75,13 +79,15 @@ pub struct Port {
 impl Port {
     pub(crate) fn new(shared: Arc<Shared>, client: Client, tie: Option<Tie>) -> Port {
         let wait = shared.config.wait;
-        Port {
+        let port = Port {
             address: client.address(),
             rx: client.pair.rx.memory().clone(),
             tx: client.pair.tx.memory().clone(),
             client: RefCell::new(client),
             shared,
             wait: Cell::new(wait),
+            awake: Cell::new(false),
+            slept_at: Cell::new(0),
             failures: RefCell::default(),
             returns: RefCell::default(),
             owes: Cell::new(false),
@@ -96,7 +102,9 @@ impl Port {
             held: Cell::new(false),
             patience: RefCell::default(),
             tie,
-        }
+        };
+        port.note_awake();
+        port
     }
 
     /// The address at which others reach this port.
@@ -107,6 +115,8 @@ impl Port {
     /// How calls of this port wait; the node's setting at first.
     pub fn set_wait(&self, wait: Wait) {
         self.wait.set(wait);
+        self.note_sleepy();
+        self.note_awake();
     }
 
     /// A descriptor that becomes readable when there may be a message, or work for the engine: then call `try_recv`
@@ -127,6 +137,7 @@ impl Port {
             }
             (_, Some(tie)) => {
                 let readiness = tie.watch()?;
+                self.note_sleepy();
                 self.client.borrow().bell.iter().for_each(PortBell::arm);
                 readiness
             }
@@ -227,9 +238,11 @@ impl Port {
         if self.tie.is_none() || self.shared.host.is_forked() || !self.failures.borrow().is_empty() {
             return false;
         }
-        let is_sent = self.client.borrow_mut().send_at_once(to, how, bytes);
-        if is_sent {
-            self.call_if_needed();
+        let mut client = self.client.borrow_mut();
+        let (is_sent, calls) = (client.send_at_once(to, how, bytes), client.take_calls());
+        drop(client);
+        if calls {
+            self.turn(0, Budget::SENDING);
         }
         is_sent
     }

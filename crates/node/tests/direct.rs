@@ -479,3 +479,59 @@ fn who_answers_many_one_after_the_other_has_a_ring_to_each_of_them() {
         direct = round();
     }
 }
+
+#[test]
+fn messages_that_are_handed_over_where_they_lie_are_the_same_and_can_be_answered_at_once() {
+    let machine = Machine::new("each");
+    let (program, other) = (machine.attach(), machine.attach());
+    let receiver = other.port().unwrap();
+    let to = receiver.address();
+    const COUNT: u64 = 20_000;
+    const WAYS: [Wait; 3] = [Wait::Spin, Wait::Block, Wait::Adaptive];
+    let sending = std::thread::spawn(move || {
+        let sender = program.port().unwrap();
+        until_direct(&sender, to, Vec::new);
+        let mut answered = 0;
+        for number in 0..COUNT {
+            let len = if number % 100 == 0 { 70_000 } else { 8 + number as usize % 200 };
+            let mut message = vec![number as u8; len];
+            message[..8].copy_from_slice(&number.to_le_bytes());
+            sender.send(to, &message).unwrap();
+            if number % 1_000 == 999 {
+                // It falls asleep where it does that.
+                std::thread::sleep(Duration::from_millis(2));
+                sender.set_wait(WAYS[number as usize / 1_000 % 3]);
+            }
+            let each = |answer: &polyrail::Message<'_>| {
+                assert_eq!(answer.bytes(), u64::to_le_bytes(answered));
+                answered += 1;
+            };
+            sender.recv_each(usize::MAX, Some(Duration::ZERO), each).unwrap();
+        }
+        while answered < COUNT {
+            let message = sender.recv_timeout(PATIENCE).unwrap().expect("waited in vain");
+            assert_eq!(message.bytes(), u64::to_le_bytes(answered));
+            answered += 1;
+        }
+        assert!(sender.sent_direct() > COUNT / 2, "past the engine went {}", sender.sent_direct());
+    });
+    let mut expected = 0;
+    while expected < COUNT {
+        receiver.set_wait(WAYS[expected as usize / 512 % 3]);
+        let each = |message: &polyrail::Message<'_>| {
+            if message.is_empty() {
+                return;
+            }
+            let (number, rest) = message.bytes().split_at(8);
+            assert_eq!(number, expected.to_le_bytes());
+            assert!(rest.iter().all(|&byte| byte == expected as u8), "message {expected}");
+            receiver.send(message.from(), number).unwrap();
+            expected += 1;
+        };
+        let count = receiver.recv_each(100, Some(PATIENCE), each).unwrap();
+        assert!((1..=100).contains(&count), "{count} at once");
+    }
+    sending.join().unwrap();
+    assert_eq!(receiver.recv_each(0, None, |_| ()).unwrap(), 0, "none was asked for");
+    assert_eq!(receiver.recv_each(9, Some(Duration::ZERO), |_| ()).unwrap(), 0, "there is none");
+}

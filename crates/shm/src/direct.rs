@@ -134,7 +134,7 @@ impl DirectSender {
     }
 
     /// The same with a word before the body.
-    #[inline]
+    #[inline(always)]
     pub fn push_behind(&mut self, label: Label, front: Option<u64>, body: &[u8]) -> Result<(), Full> {
         self.slots.push_behind(label, front, body)
     }

@@ -5,13 +5,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::doorbell::Doorbell;
+use crate::doorbell::{DOORBELL_BYTES, Doorbell};
 use crate::segment::{PAGE_BYTES, Segment, invalid};
 use crate::sync::Ordering::{AcqRel, Relaxed, SeqCst};
-use crate::sync::fence;
+use crate::sync::{fence, keep_order};
 use crate::words::Words;
 
 const BELL: u64 = 0;
+/// On the line of the bell, for who rings looks at both.
+const AWAKE: u64 = DOORBELL_BYTES - 8;
 const WATCH: u64 = 128;
 
 /// The port's program waits on a descriptor, too, and what comes is to be told there.
@@ -19,12 +21,23 @@ const ARMED: u64 = 1;
 /// That was taken on by somebody.
 const TOLD: u64 = 2;
 
-/// The bell of one port. Whoever scribbles in its page wakes the program for nothing, or lets it sleep until it looks by
+/// The bell of one port.
+///
+/// A fence for each message costs whoever sends as much as all the rest. A port that looks by itself, and neither sleeps nor waits on
+/// a descriptor, says so here ([`PortBell::stay_awake`]); who rings then has nothing to do, if this process takes part in fences that
+/// others ask the system for ([`PortBell::take_part`]). Before the port sleeps after all it says that it may
+/// ([`PortBell::may_sleep`]), and has the system put a fence on every core: what was sent before is seen when it looks once more, and
+/// who sends afterwards sees that it has to ring.
+///
+/// Whoever scribbles in its page wakes the program for nothing, or lets it sleep until it looks by
 /// itself.
 #[derive(Clone, Debug)]
 pub struct PortBell {
     bell: Doorbell,
     watch: Words,
+    awake: Words,
+    /// Fences that the port asks for reach the threads of this process.
+    takes_part: bool,
     segment: Arc<Segment>,
 }
 
@@ -46,9 +59,10 @@ impl PortBell {
     }
 
     fn new(segment: Arc<Segment>) -> io::Result<PortBell> {
-        let parts = Doorbell::new(&segment, BELL).zip(Words::new(&segment, WATCH, 1));
-        let (bell, watch) = parts.ok_or_else(|| invalid("memory is no bell"))?;
-        Ok(PortBell { bell, watch, segment })
+        let words = Words::new(&segment, WATCH, 1).zip(Words::new(&segment, AWAKE, 1));
+        let (bell, (watch, awake)) =
+            Doorbell::new(&segment, BELL).zip(words).ok_or_else(|| invalid("memory is no bell"))?;
+        Ok(PortBell { bell, watch, awake, takes_part: false, segment })
     }
 
     /// Its memory: the descriptor goes to all who may ring.
@@ -64,10 +78,36 @@ impl PortBell {
     /// After publishing: wakes the port's thread if it sleeps; whether the engine has to tell the program by its descriptor.
     #[inline]
     pub fn ring(&self) -> bool {
+        if self.takes_part && self.is_awake() {
+            return false;
+        }
         // It has a fence between what was published and both words.
         self.bell.ring();
         let watch = self.watch.at(0);
         watch.load(Relaxed) == ARMED && watch.compare_exchange(ARMED, TOLD, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Whether the port looks by itself: seen after all that this thread has done before, or the port asks for a fence later.
+    #[inline]
+    fn is_awake(&self) -> bool {
+        keep_order();
+        self.awake.at(0).load(Relaxed) == 1
+    }
+
+    /// From now on fences that the port's process asks the system for reach this one, too: it has said so to the system.
+    #[must_use]
+    pub fn take_part(self) -> PortBell {
+        PortBell { takes_part: true, ..self }
+    }
+
+    /// The port's own: its thread neither sleeps nor waits on a descriptor before it says otherwise.
+    pub fn stay_awake(&self) {
+        self.awake.at(0).store(1, Relaxed);
+    }
+
+    /// The port's own: its thread may sleep. Before it does, or looks for the last time, it has the system put a fence on every core.
+    pub fn may_sleep(&self) {
+        self.awake.at(0).store(0, Relaxed);
     }
 
     /// The port's own: what comes from now on is to be told by the descriptor. Look for it afterwards.
@@ -92,6 +132,21 @@ mod tests {
         own.bell().prepare();
         assert!(other.ring());
         assert!(own.bell().cancel(), "who sleeps at the bell is woken as well");
+    }
+
+    #[test]
+    fn only_who_takes_part_in_fences_leaves_a_port_that_is_awake_alone() {
+        let own = PortBell::create().unwrap();
+        let file = || own.segment().fd().unwrap().try_clone_to_owned().unwrap();
+        let (other, fenced) =
+            (PortBell::attach(file()).unwrap(), PortBell::attach(file()).unwrap().take_part());
+        own.stay_awake();
+        own.arm();
+        own.bell().prepare();
+        assert!(!fenced.ring() && other.ring(), "it would hear of nothing: it must not do that");
+        own.arm();
+        own.may_sleep();
+        assert!(fenced.ring() && !fenced.ring());
     }
 
     #[test]

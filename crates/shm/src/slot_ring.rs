@@ -56,7 +56,7 @@ const SECOND: usize = 8;
 const LAP_SLOTS_MIN: usize = 1_024;
 
 /// So many messages with nothing else between them are a stream.
-const STREAM_MESSAGES: u32 = 8;
+const STREAM_MESSAGES: u64 = 8;
 
 /// In a stamp's word: the next message is in the first slot.
 const BACK: u64 = 1 << 32;
@@ -64,7 +64,7 @@ const NUMBER_AT: u32 = 33;
 
 /// A consumer that has caught up with a stream waits for this many turns of a spin loop at most before it looks again, one
 /// less than it has just taken messages: at the producer's heels it would take each line away while that one writes it.
-const SLIP_MAX: u32 = 16;
+const SLIP_MAX: u64 = 16;
 
 /// What a message says of itself beside its bytes: both are the upper layer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,13 +90,15 @@ pub struct SlotProducer {
     /// Number of the next entry, from 0 on, and its slot.
     tail: u64,
     place: usize,
+    /// Entries below this number are put in without a look at anything else: there is room, and no lap may end there.
+    plain_until: u64,
     /// Number of the entry in the first slot: of this lap, and of the one before, with the slots of that one.
     lap_first: u64,
     before: (u64, usize),
     head_cached: u64,
     corrupt: Option<Corrupt>,
-    /// Messages since the producer did something else.
-    run: u32,
+    /// Number of the first entry since the producer did something else.
+    run_from: u64,
     /// There was a stream in this lap.
     streams: bool,
 }
@@ -112,11 +114,12 @@ impl SlotProducer {
             lap_mask: LAP_SLOTS_MIN - 1,
             tail: 0,
             place: 0,
+            plain_until: 0,
             lap_first: 0,
             before: (0, 0),
             head_cached: 0,
             corrupt: None,
-            run: 0,
+            run_from: 0,
             streams: false,
         })
     }
@@ -125,6 +128,7 @@ impl SlotProducer {
     /// ring has as many slots.
     pub fn set_lap_min(&mut self, slots: u32) {
         self.lap_mask = slots.next_power_of_two() as usize - 1;
+        self.look_ahead();
     }
 
     /// Puts a message in, and shows it to the consumer: ring its doorbell afterwards. The body is cut at [`BODY_BYTES`].
@@ -134,21 +138,20 @@ impl SlotProducer {
     }
 
     /// The same with a word before the body, which is that much shorter then.
-    #[inline]
+    #[inline(always)]
     pub fn push_behind(&mut self, label: Label, front: Option<u64>, body: &[u8]) -> Result<(), Full> {
-        if !self.has_room() {
+        if self.tail >= self.plain_until && !self.has_room() {
             return Err(Full);
         }
         let slot = slot_index(self.place);
         self.words.at(slot + META).store(label.meta, Relaxed);
-        let (at, most) = match front {
+        match front {
             Some(front) => {
                 self.words.at(slot + BODY).store(front, Relaxed);
-                (slot + BODY + 1, BODY_BYTES - 8)
+                self.words.write_bytes(slot + BODY + 1, &body[..body.len().min(BODY_BYTES - 8)]);
             }
-            None => (slot + BODY, BODY_BYTES),
-        };
-        self.words.write_bytes(at, &body[..body.len().min(most)]);
+            None => self.words.write_bytes(slot + BODY, &body[..body.len().min(BODY_BYTES)]),
+        }
         let back = self.step();
         // Release of `slot.stamp`: all of the slot is written before its stamp.
         self.words.at(slot).store(stamp(self.tail) | back | u64::from(label.note), Release);
@@ -158,22 +161,43 @@ impl SlotProducer {
     /// The producer has done something else since it last put a message in, such as look for an answer: what follows is no stream.
     #[inline]
     pub fn rest(&mut self) {
-        self.run = 0;
+        self.note_stream();
+        self.run_from = self.tail;
+    }
+
+    #[inline]
+    fn note_stream(&mut self) {
+        self.streams |= self.tail - self.run_from > STREAM_MESSAGES;
     }
 
     /// Counts an entry, and finds the slot of the next: what the entry's stamp says of that.
     #[inline]
     fn step(&mut self) -> u64 {
-        self.run = self.run.saturating_add(1);
-        self.streams |= self.run > STREAM_MESSAGES;
         self.place += 1;
         self.tail += 1;
-        if self.place & self.lap_mask != 0 && self.place < self.before.1 { 0 } else { self.turn() }
+        if self.tail < self.plain_until { 0 } else { self.look_around() }
+    }
+
+    /// Does what there is to do in the slot of the next entry before that is seen: what the entry before it says.
+    #[cold]
+    fn look_around(&mut self) -> u64 {
+        let is_plain = self.place & self.lap_mask != 0 && self.place < self.before.1;
+        let back = if is_plain { 0 } else { self.turn() };
+        self.look_ahead();
+        back
+    }
+
+    /// Finds out how far it goes on without a look at anything.
+    fn look_ahead(&mut self) {
+        let (first, slots) = self.before;
+        let taken = usize::try_from(self.head_cached.saturating_sub(first)).unwrap_or(usize::MAX);
+        let end = ((self.place | self.lap_mask) + 1).min(slots).min(taken);
+        self.plain_until = self.lap_first + end as u64;
     }
 
     /// The lap may end here, or goes further than the one before.
-    #[cold]
     fn turn(&mut self) -> u64 {
+        self.note_stream();
         let next = self.place;
         let may_end = next & self.lap_mask == 0 && !self.streams;
         if next == self.slots || may_end && self.taken() == self.tail - 1 {
@@ -210,7 +234,7 @@ impl SlotProducer {
     /// Whether there is room for one more; the consumer can only make more.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        !self.is_blocked() || {
+        self.tail < self.plain_until || !self.is_blocked() || {
             self.refresh();
             !self.is_blocked()
         }
@@ -238,6 +262,7 @@ impl SlotProducer {
         // Acquire of `slot.head`: the consumer has copied the slots below it.
         let head = self.words.at(HEAD).load(Acquire);
         believe(head, self.tail, &mut self.head_cached, &mut self.corrupt);
+        self.look_ahead();
     }
 }
 
@@ -252,10 +277,12 @@ pub struct SlotConsumer {
     /// The entry that was looked at is the last of its lap.
     is_last: bool,
     head_told: u64,
+    /// The producer is told again once this end is so far.
+    tell_at: u64,
     /// The last message took both lines of its slot.
     was_long: bool,
-    /// Messages since there was none.
-    run: u32,
+    /// Number of the first message since there was none.
+    run_from: u64,
 }
 
 impl SlotConsumer {
@@ -269,8 +296,9 @@ impl SlotConsumer {
             place: 0,
             is_last: false,
             head_told: 0,
+            tell_at: u64::from(slots).div_ceil(4),
             was_long: false,
-            run: 0,
+            run_from: 0,
         })
     }
 
@@ -296,10 +324,10 @@ impl SlotConsumer {
             std::hint::black_box(self.words.at(slot + SECOND).load(Relaxed));
         }
         self.tell();
-        for _ in 1..self.run.min(SLIP_MAX) {
+        for _ in 1..(self.head - self.run_from).min(SLIP_MAX) {
             cpu_relax();
         }
-        self.run = 0;
+        self.run_from = self.head;
     }
 
     /// The word before the body of the message that [`SlotConsumer::peek`] showed, if it has one.
@@ -329,8 +357,7 @@ impl SlotConsumer {
     pub fn advance(&mut self) {
         self.head += 1;
         self.place = if self.is_last || self.place + 1 == self.slots { 0 } else { self.place + 1 };
-        self.run = self.run.saturating_add(1);
-        if self.head - self.head_told > (self.slots as u64 - 1) / 4 {
+        if self.head == self.tell_at {
             self.tell();
         }
     }
@@ -342,6 +369,7 @@ impl SlotConsumer {
             // Release of `slot.head`: the slots have been copied before they are given back.
             self.words.at(HEAD).store(self.head, Release);
             self.head_told = self.head;
+            self.tell_at = self.head + (self.slots as u64).div_ceil(4);
         }
     }
 

@@ -15,3 +15,13 @@ pub fn cpu_relax() {
     #[cfg(loom)]
     loom::thread::yield_now();
 }
+
+/// Keeps the compiler from having what follows done before what comes first; the processor may. Loom has nothing like it, and knows no
+/// fence but a thread's own.
+#[inline]
+pub fn keep_order() {
+    #[cfg(not(loom))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}

@@ -81,7 +81,15 @@ impl Words {
         let words = &self.all()[index..index + into.len().div_ceil(8)];
         let (whole, rest) = into.as_chunks_mut::<8>();
         let (first, last) = words.split_at(whole.len());
-        for (bytes, word) in whole.iter_mut().zip(first) {
+        // By lines of eight words first, of which nothing has to be counted.
+        let ((lines, words), (into, rest_of_lines)) =
+            (first.as_chunks::<LINE_WORDS>(), whole.as_chunks_mut::<LINE_WORDS>());
+        for (bytes, line) in into.iter_mut().zip(lines) {
+            for (bytes, word) in bytes.iter_mut().zip(line) {
+                *bytes = word.load(Relaxed).to_ne_bytes();
+            }
+        }
+        for (bytes, word) in rest_of_lines.iter_mut().zip(words) {
             *bytes = word.load(Relaxed).to_ne_bytes();
         }
         if let Some(word) = last.first() {
@@ -95,13 +103,22 @@ impl Words {
     pub(crate) fn write_bytes(&self, index: usize, bytes: &[u8]) {
         let words = &self.all()[index..index + bytes.len().div_ceil(8)];
         let (whole, rest) = bytes.as_chunks::<8>();
-        for (word, bytes) in words.iter().zip(whole) {
+        let (first, last) = words.split_at(whole.len());
+        // By lines first, as in `read_bytes`.
+        let ((lines, words), (from, rest_of_lines)) =
+            (first.as_chunks::<LINE_WORDS>(), whole.as_chunks::<LINE_WORDS>());
+        for (line, bytes) in lines.iter().zip(from) {
+            for (word, bytes) in line.iter().zip(bytes) {
+                word.store(u64::from_ne_bytes(*bytes), Relaxed);
+            }
+        }
+        for (word, bytes) in words.iter().zip(rest_of_lines) {
             word.store(u64::from_ne_bytes(*bytes), Relaxed);
         }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            words[whole.len()].store(u64::from_ne_bytes(last), Relaxed);
+        if let Some(word) = last.first() {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            word.store(u64::from_ne_bytes(bytes), Relaxed);
         }
     }
 

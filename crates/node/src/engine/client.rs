@@ -19,7 +19,7 @@ use laying::Laying;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
+use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
@@ -121,6 +121,19 @@ pub struct Envelope {
     pub len: u64,
     /// Its sender is told that it was read.
     pub notify: bool,
+}
+
+impl Envelope {
+    /// Of no message yet.
+    pub(crate) const EMPTY: Envelope = Envelope {
+        from: PortAddress { node: NodeId(0), port: PortId(0) },
+        connection: None,
+        service: None,
+        tag: None,
+        class: Class::Normal,
+        len: 0,
+        notify: false,
+    };
 }
 
 /// A message that came back to its sender.

@@ -52,6 +52,7 @@ impl Port {
                 if self.tie.is_none() {
                     return self.wait_spinning(began_ns + most_ns, until, done).0;
                 }
+                self.note_awake();
                 let spin_ns = self.patience.borrow().spin_ns(most_ns);
                 let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, until, done);
                 if slept || is_done && !self.patience.borrow().is_whole() {
@@ -112,6 +113,7 @@ impl Port {
 
     /// Sleeps until something happens; whether `done` was asked and said yes.
     fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
+        self.note_sleepy();
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();

@@ -12,12 +12,20 @@ extern "C" fn in_child() {
 
 /// How many forks lie between this process and the one that asked first. Costs one load; a change since an earlier
 /// call means that the caller is now in a child, where the threads of its parent do not exist.
+#[inline]
 pub fn fork_count() -> u64 {
+    if !WATCH.is_completed() {
+        watch();
+    }
+    FORKS.load(Ordering::Relaxed)
+}
+
+#[cold]
+fn watch() {
     WATCH.call_once(|| {
         // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-    FORKS.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

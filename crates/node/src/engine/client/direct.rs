@@ -4,6 +4,7 @@
 //! A flow goes by a ring or by the engine, never by both at a time: a ring is begun when nothing that was sent is under way, and
 //! left for good when it is empty, before a message goes that it can't take.
 
+mod last_way;
 mod passing;
 
 use super::slots::{self, DirectBody, Held, Place, Short};
@@ -12,6 +13,7 @@ use super::{Blocked, Client, Envelope};
 use crate::attach::{GivenRing, RingToSend};
 use crate::engine::command::Command;
 use crate::engine::directs::RINGS_OF_PORT_MAX;
+use last_way::LastWay;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{PortAddress, PortId};
@@ -105,6 +107,7 @@ pub(super) struct Directs {
     outs: Vec<Out>,
     ins: Vec<In>,
     known: Vec<Known>,
+    last_way: Option<LastWay>,
     counted: Vec<Counted>,
     /// Messages sent by rings, and taken from them.
     sent: u64,
@@ -367,12 +370,10 @@ impl Client {
     /// Sends a message by a ring if it goes by one and there is room, and nobody has to be asked or told; whether it did.
     #[inline]
     pub(crate) fn send_at_once(&mut self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
-        if self.directs.outs.is_empty() || self.must_ask(to) || !fits(how, bytes.len() as u64) {
+        if !fits(how, bytes.len() as u64) {
             return false;
         }
-        let Some(at) = self.directs.receiver(to).and_then(|to| self.directs.out_to(to, how.class)) else {
-            return false;
-        };
+        let Some(at) = self.ring_at_once(to, how.class) else { return false };
         let out = &self.directs.outs[at];
         if out.waits || out.given.ring.is_over() {
             return false;
@@ -382,8 +383,22 @@ impl Client {
         is_sent
     }
 
-    /// Puts a message into a ring, if there is room, and wakes its receiver.
+    /// The ring by which messages to `to` go, if nobody has to be asked.
     #[inline]
+    fn ring_at_once(&mut self, to: Destination, class: Class) -> Option<usize> {
+        let generation = self.pair.words.names_generation.load();
+        self.directs.last_ring(to, class, generation).or_else(|| {
+            if self.directs.outs.is_empty() || self.must_ask(to) {
+                return None;
+            }
+            let at = self.directs.out_to(self.directs.receiver(to)?, class)?;
+            self.directs.note_last_ring(to, generation, at);
+            Some(at)
+        })
+    }
+
+    /// Puts a message into a ring, if there is room, and wakes its receiver.
+    #[inline(always)]
     fn put_at(&mut self, at: usize, to: Destination, how: &Manner, bytes: &[u8]) -> Option<()> {
         let taken = self.directs.taken;
         let out = &mut self.directs.outs[at];
@@ -454,6 +469,11 @@ impl Client {
         outs.iter().any(|out| !out.given.ring.is_over())
             || ins.iter().any(|one| !one.given.ring.is_over())
             || self.has_trunks()
+    }
+
+    /// Messages that came by rings.
+    pub(crate) fn taken_direct(&self) -> u64 {
+        self.directs.taken
     }
 
     /// Messages that went by rings.
@@ -534,9 +554,14 @@ impl Client {
         self.flush_nudges();
     }
 
-    /// The next message that came by a ring; a short one, which has no body then, is copied to the place given.
+    /// The next message that came by a ring, if there is one: what is known of it, and its body; that of a short one is copied to the
+    /// place given.
     #[inline]
-    pub(crate) fn take_direct(&mut self, short: &mut Short) -> Option<(Envelope, Option<DirectBody>)> {
+    pub(crate) fn take_direct(
+        &mut self,
+        envelope: &mut Envelope,
+        short: &mut Short,
+    ) -> Option<Option<DirectBody>> {
         if self.directs.ins.is_empty() {
             return None;
         }
@@ -545,11 +570,11 @@ impl Client {
         self.directs.taken += 1;
         let ring = &mut self.directs.ins[at];
         ring.untold += 1;
-        let taken = take(ring, short, label);
+        let body = take(ring, (envelope, short), label);
         if ring.untold >= TELL_MESSAGES {
             self.tell_one(at);
         }
-        Some(taken)
+        Some(body)
     }
 
     #[cold]
@@ -576,7 +601,7 @@ impl Client {
 }
 
 /// Puts a message into a ring, if there is room.
-#[inline]
+#[inline(always)]
 fn put(
     ring: &mut DirectSender,
     service: Option<ServiceAddress>,
@@ -595,11 +620,14 @@ fn label_of(service: Option<ServiceAddress>, tag: Option<u64>) -> Label {
 
 /// Takes a message of this label from a ring. What makes no sense is empty: its sender spoils its own messages only.
 #[inline]
-fn take(ring: &mut In, short: &mut Short, Label { note, meta }: Label) -> (Envelope, Option<DirectBody>) {
+fn take(
+    ring: &mut In,
+    (envelope, short): (&mut Envelope, &mut Short),
+    Label { note, meta }: Label,
+) -> Option<DirectBody> {
     let In { given, held, has_file, .. } = ring;
     let is_tagged = note & TAGGED != 0;
     let (front, place) = slots::take_into(&mut given.ring, note, is_tagged, short);
-    let tag = is_tagged.then_some(front);
     let service =
         (note & SERVICE != 0).then_some(ServiceAddress { kind: (meta >> 32) as u32, instance: meta as u32 });
     let (len, body) = match place {
@@ -610,8 +638,16 @@ fn take(ring: &mut In, short: &mut Short, Label { note, meta }: Label) -> (Envel
             passing::body(given, held, number, len)
         }
     };
-    let (from, class, len) = (given.from, given.class, len as u64);
-    (Envelope { from, connection: None, service, tag, class, len, notify: false }, body)
+    *envelope = Envelope {
+        from: given.from,
+        connection: None,
+        service,
+        tag: is_tagged.then_some(front),
+        class: given.class,
+        len: len as u64,
+        notify: false,
+    };
+    body
 }
 
 /// A message in the arena. One of another user's program is copied: that one could change it while it is looked at.
@@ -657,8 +693,8 @@ mod tests {
 
     fn take(ring: &mut In) -> Option<DirectMessage> {
         let label = ring.given.ring.peek()?;
-        let mut short = [0; BODY_BYTES];
-        let (envelope, body) = super::take(ring, &mut short, label);
+        let (mut short, mut envelope) = ([0; BODY_BYTES], Envelope::EMPTY);
+        let body = super::take(ring, (&mut envelope, &mut short), label);
         Some(DirectMessage { envelope, body: body.unwrap_or(DirectBody::Short(Box::new(short))) })
     }
 

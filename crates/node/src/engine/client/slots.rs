@@ -78,7 +78,7 @@ pub(crate) enum Held {
 }
 
 /// Puts bytes into a ring behind a word of the upper layer's, if that wants one and there is room.
-#[inline]
+#[inline(always)]
 pub(super) fn put(ring: &mut DirectSender, label: Label, front: Option<u64>, bytes: &[u8]) -> Option<()> {
     let most = if front.is_some() { BODY_BYTES - 8 } else { BODY_BYTES };
     if bytes.len() > most {

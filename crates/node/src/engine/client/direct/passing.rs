@@ -157,7 +157,7 @@ pub(super) fn body(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Label;
+    use super::super::{Envelope, Label};
     use super::*;
     use polyrail_proto::flow::Class;
     use polyrail_proto::id::{NodeId, PortAddress, PortId};
@@ -181,8 +181,8 @@ mod tests {
         // Looked at as often as somebody waits for it.
         ring.peek()?;
         let label = ring.peek()?;
-        let mut short = [0; BODY_BYTES];
-        let (envelope, body) = super::super::take(ring, &mut short, label);
+        let (mut short, mut envelope) = ([0; BODY_BYTES], Envelope::EMPTY);
+        let body = super::super::take(ring, (&mut envelope, &mut short), label);
         let Some(body) = body else { return Some(short[..envelope.len as usize].to_vec()) };
         let bytes = body.bytes(envelope.len as usize).to_vec();
         if let DirectBody::Passed { number, .. } = body {
