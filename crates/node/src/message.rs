@@ -49,7 +49,7 @@ impl<'a> Message<'a> {
     }
 
     /// The next that has come past the engine; one that was here has been given back. Whether there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_direct(&mut self, client: &mut Client) -> bool {
         if !matches!(self.body, MessageBody::Short(_)) {
             self.body = MessageBody::Short([0; BODY_BYTES]);
@@ -103,7 +103,8 @@ impl<'a> Message<'a> {
         let whole = match &self.body {
             MessageBody::Arena { bytes, .. } => bytes,
             MessageBody::Owned(buffer) => &buffer[..self.envelope.len as usize],
-            MessageBody::Short(bytes) => &bytes[..self.envelope.len as usize],
+            // Of these none is read in part.
+            MessageBody::Short(bytes) => return &bytes[..self.envelope.len as usize],
             MessageBody::Direct(body) => body.bytes(self.envelope.len as usize),
             MessageBody::Moved => &[],
         };

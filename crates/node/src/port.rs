@@ -225,21 +225,20 @@ impl Port {
         bytes: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
-        let how = (class, tag).into();
-        if self.send_at_once(to, &how, bytes) {
+        if self.send_at_once(&to, class, tag, bytes) {
             return Ok(());
         }
-        self.submit_bytes(to, how, bytes, deadline(timeout)).map(drop)
+        self.submit_bytes(to, (class, tag).into(), bytes, deadline(timeout)).map(drop)
     }
 
     /// Sends a message past the engine, if it goes that way and nothing is in its way; whether it did.
     #[inline]
-    fn send_at_once(&self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
+    fn send_at_once(&self, to: &Destination, class: Class, tag: Option<u64>, bytes: &[u8]) -> bool {
         if self.tie.is_none() || self.shared.host.is_forked() || !self.failures.borrow().is_empty() {
             return false;
         }
         let mut client = self.client.borrow_mut();
-        let (is_sent, calls) = (client.send_at_once(to, how, bytes), client.take_calls());
+        let (is_sent, calls) = (client.send_at_once(to, class, tag, bytes), client.take_calls());
         drop(client);
         if calls {
             self.turn(0, Budget::SENDING);

@@ -265,7 +265,7 @@ impl DirectReceiver {
     }
 
     /// What the next message says of itself; `None` when there is none now.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self) -> Option<Label> {
         self.slots.peek()
     }

@@ -76,11 +76,13 @@ impl PortBell {
     }
 
     /// After publishing: wakes the port's thread if it sleeps; whether the engine has to tell the program by its descriptor.
-    #[inline]
+    #[inline(always)]
     pub fn ring(&self) -> bool {
-        if self.takes_part && self.is_awake() {
-            return false;
-        }
+        !(self.takes_part && self.is_awake()) && self.wake()
+    }
+
+    #[inline]
+    fn wake(&self) -> bool {
         // It has a fence between what was published and both words.
         self.bell.ring();
         let watch = self.watch.at(0);

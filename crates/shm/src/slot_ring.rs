@@ -303,7 +303,7 @@ impl SlotConsumer {
     }
 
     /// What the next message says of itself; `None` when there is none now. Then the producer is told how far this end is.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self) -> Option<Label> {
         let slot = slot_index(self.place);
         // Acquire of `slot.stamp`: what was written before the stamp is read after it.
@@ -356,7 +356,10 @@ impl SlotConsumer {
     #[inline]
     pub fn advance(&mut self) {
         self.head += 1;
-        self.place = if self.is_last || self.place + 1 == self.slots { 0 } else { self.place + 1 };
+        self.place += 1;
+        if self.is_last || self.place == self.slots {
+            self.place = 0;
+        }
         if self.head == self.tell_at {
             self.tell();
         }

@@ -98,7 +98,7 @@ impl Words {
     }
 
     /// Writes `bytes` from word `index` on, the last word filled up with zeros; panics beyond the end.
-    #[inline]
+    #[inline(always)]
     #[cfg(not(loom))]
     pub(crate) fn write_bytes(&self, index: usize, bytes: &[u8]) {
         let words = &self.all()[index..index + bytes.len().div_ceil(8)];

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use polyrail::config::MESSAGE_BYTES_LIMIT;
 use polyrail::{
-    Class, Config, Destination, Node, Policy, Port, PortAddress, Scope, SendError, ServiceAddress,
+    Class, Config, Destination, Message, Node, Policy, Port, PortAddress, Scope, SendError, ServiceAddress,
     ServiceRange, Wait,
 };
 
@@ -409,20 +409,12 @@ impl Pipe for PolyrailPipe {
     }
 
     fn recv(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let Some(message) = self.port.recv_timeout(Waiter::BLOCK_MAX).map_err(io::Error::other)? else {
-            return Ok(0);
+        let Self { port, reading, peer, .. } = self;
+        let each = |message: &Message<'_>| {
+            reading.give(message.bytes(), sink);
+            *peer = Some(message.from());
         };
-        self.reading.give(message.bytes(), sink);
-        self.peer = Some(message.from());
-        drop(message);
-        let mut count = 1;
-        while count < TURN_MESSAGES_MAX
-            && let Some(message) = self.port.recv_arrived().map_err(io::Error::other)?
-        {
-            self.reading.give(message.bytes(), sink);
-            count += 1;
-        }
-        Ok(count)
+        port.recv_each(TURN_MESSAGES_MAX, Some(Waiter::BLOCK_MAX), each).map_err(io::Error::other)
     }
 }
 

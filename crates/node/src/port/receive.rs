@@ -75,6 +75,9 @@ impl Port {
         mut each: impl FnMut(&Message<'_>),
     ) -> Result<usize, RecvError> {
         let mut count = self.take_past(most, &mut each);
+        if count == 0 && self.look_on() {
+            count = self.take_run(most, &mut each);
+        }
         if count == 0 && most > 0 {
             let Some(message) = self.recv_until(timeout)? else { return Ok(0) };
             each(&message);
@@ -87,9 +90,12 @@ impl Port {
     /// Hands over what has come past the engine, up to `most` messages, unless there is something else to be looked at first.
     #[inline]
     fn take_past(&self, most: usize, each: &mut impl FnMut(&Message<'_>)) -> usize {
-        if self.owes.get() || self.client.borrow_mut().has_business() {
-            return 0;
-        }
+        let has_more = self.owes.get() || self.client.borrow_mut().has_business();
+        if has_more { 0 } else { self.take_run(most, each) }
+    }
+
+    /// The same whatever else there is.
+    fn take_run(&self, most: usize, each: &mut impl FnMut(&Message<'_>)) -> usize {
         // One place for all: to make one for each would cost as much as to read it.
         let mut message = Message::place(self);
         for count in 0..most {
@@ -108,6 +114,11 @@ impl Port {
         }
         if self.shared.host.is_forked() {
             return Err(RecvError::Forked);
+        }
+        if self.look_on()
+            && let Some(message) = Message::direct(self, &mut self.client.borrow_mut())
+        {
+            return Ok(Some(message));
         }
         let until_ns = deadline(timeout);
         loop {

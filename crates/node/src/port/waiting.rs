@@ -102,6 +102,15 @@ impl Port {
         }
     }
 
+    /// Looks some times whether something comes past the engine, if this port looks by itself anyway: what it does else while it waits
+    /// takes as long as the way of a message does. Whether something came.
+    #[inline]
+    pub(super) fn look_on(&self) -> bool {
+        self.awake.get() && self.client.borrow().hears_directly() && {
+            self.looks_on(&mut |port: &Port| port.client.borrow_mut().has_direct())
+        }
+    }
+
     /// What is waited for comes by shared memory alone: asks `done` some times more before anything else is looked at, the clock
     /// among it, for each of those takes as long as many looks.
     fn looks_on(&self, done: &mut impl FnMut(&Port) -> bool) -> bool {

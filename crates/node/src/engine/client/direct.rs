@@ -70,7 +70,7 @@ impl In {
     }
 
     /// What the next message says of itself, if there is one that can be read now.
-    #[inline]
+    #[inline(always)]
     fn peek(&mut self) -> Option<Label> {
         let label = self.given.ring.peek()?;
         (!slots::is_passed(label.note) || self.fetch_file(label.note)).then_some(label)
@@ -367,38 +367,7 @@ impl Client {
         self.way(to, how.class, false).map(drop)
     }
 
-    /// Sends a message by a ring if it goes by one and there is room, and nobody has to be asked or told; whether it did.
-    #[inline]
-    pub(crate) fn send_at_once(&mut self, to: Destination, how: &Manner, bytes: &[u8]) -> bool {
-        if !fits(how, bytes.len() as u64) {
-            return false;
-        }
-        let Some(at) = self.ring_at_once(to, how.class) else { return false };
-        let out = &self.directs.outs[at];
-        if out.waits || out.given.ring.is_over() {
-            return false;
-        }
-        let is_sent = self.put_at(at, to, how, bytes).is_some();
-        self.directs.sent += u64::from(is_sent);
-        is_sent
-    }
-
-    /// The ring by which messages to `to` go, if nobody has to be asked.
-    #[inline]
-    fn ring_at_once(&mut self, to: Destination, class: Class) -> Option<usize> {
-        let generation = self.pair.words.names_generation.load();
-        self.directs.last_ring(to, class, generation).or_else(|| {
-            if self.directs.outs.is_empty() || self.must_ask(to) {
-                return None;
-            }
-            let at = self.directs.out_to(self.directs.receiver(to)?, class)?;
-            self.directs.note_last_ring(to, generation, at);
-            Some(at)
-        })
-    }
-
     /// Puts a message into a ring, if there is room, and wakes its receiver.
-    #[inline(always)]
     fn put_at(&mut self, at: usize, to: Destination, how: &Manner, bytes: &[u8]) -> Option<()> {
         let taken = self.directs.taken;
         let out = &mut self.directs.outs[at];
@@ -506,6 +475,12 @@ impl Client {
         std::mem::take(&mut self.directs.calls)
     }
 
+    /// Whether messages may come by rings.
+    #[inline]
+    pub(crate) fn hears_directly(&self) -> bool {
+        !self.directs.ins.is_empty()
+    }
+
     /// Whether a message has come by a ring. If none has, senders are told how far this end is.
     #[inline]
     pub(crate) fn has_direct(&mut self) -> bool {
@@ -513,7 +488,7 @@ impl Client {
     }
 
     /// The ring to read next, and what its next message says of itself: the most urgent that has something, in turn.
-    #[inline]
+    #[inline(always)]
     fn ready_ring(&mut self) -> Option<(usize, Label)> {
         if let [only] = &mut self.directs.ins[..]
             && let Some(label) = only.peek()
@@ -556,7 +531,7 @@ impl Client {
 
     /// The next message that came by a ring, if there is one: what is known of it, and its body; that of a short one is copied to the
     /// place given.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_direct(
         &mut self,
         envelope: &mut Envelope,
@@ -601,7 +576,6 @@ impl Client {
 }
 
 /// Puts a message into a ring, if there is room.
-#[inline(always)]
 fn put(
     ring: &mut DirectSender,
     service: Option<ServiceAddress>,
