@@ -15,6 +15,7 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::Destination;
+use polyrail_shm::Buffer;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -283,6 +284,15 @@ impl<P: Deref<Target = Port>> Connection<P> {
             return self.port.write(self.id, self.class, bytes, timeout);
         }
         self.port.send_with(Destination::Connection(self.id), self.class, None, bytes, timeout)
+    }
+
+    /// Sends a buffer of [`Port::alloc`]; of a stream, too, as one message. Waits as [`Connection::send`] does. What is copied on the way is the
+    /// node's choice, as with [`Port::send_buffer`]: a program of the same user that is attached to the same node reads what is longer than
+    /// 2 KiB where it lies, unless it has 32 buffers of this connection and has not dropped their messages.
+    pub fn send_buffer(&self, buffer: Buffer) -> Result<(), SendError> {
+        self.check_sending()?;
+        let to = Destination::Connection(self.id);
+        self.port.submit_buffer(to, (self.class, None).into(), buffer, None).map(drop)
     }
 
     /// Sends a copy of `bytes` and nothing after it: message and end leave together.

@@ -348,6 +348,11 @@ impl Port {
         mut buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
+        if let Destination::Connection(id) = to
+            && is_past(id)
+        {
+            return self.send_buffer_past(id, buffer, false, until_ns);
+        }
         let len = buffer.len() as u64;
         match self.pass(to, &how, buffer, until_ns)? {
             Passed::Number(number) => return Ok(number),

@@ -499,7 +499,7 @@ fn say(socket: &UnixSocket, words: &str) -> (String, Packet) {
     }
 }
 
-const HELLO: &str = r#"{"ask":"hello","version":4,"program":"test"}"#;
+const HELLO: &str = r#"{"ask":"hello","version":5,"program":"test"}"#;
 const PORT: &str = r#"{"ask":"port","sq_entries":64,"cq_entries":64,"tx_bytes":65536,"rx_bytes":65536}"#;
 
 #[test]
@@ -507,7 +507,7 @@ fn who_speaks_another_version_or_nonsense_is_told_so_and_harms_nobody() {
     let door = Door::new("nonsense");
     let node = embed(&door.0);
     let connect = || UnixSocket::connect(Place::Path(&door.0)).unwrap();
-    let (refused, _) = say(&connect(), &HELLO.replace(":4", ":999"));
+    let (refused, _) = say(&connect(), &HELLO.replace(":5", ":999"));
     assert!(refused.contains("version 999") && refused.contains("other's release"), "{refused}");
     let stranger = connect();
     assert!(say(&stranger, PORT).0.contains("hello first"));

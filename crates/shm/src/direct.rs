@@ -176,6 +176,11 @@ impl DirectSender {
         self.passed.note(number, buffer);
     }
 
+    /// Whether the receiver has the buffer of this number, as far as was [taken back](DirectSender::reclaim_passed).
+    pub fn is_passed(&self, number: u32) -> bool {
+        self.passed.is_out(number)
+    }
+
     /// Takes back the buffers that the receiver has given back; whether it has all.
     pub fn reclaim_passed(&mut self) -> bool {
         self.passed.reclaim()

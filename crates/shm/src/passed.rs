@@ -79,6 +79,11 @@ impl PassedOut {
         Some(Number { number: number as u32, is_new: true })
     }
 
+    /// Whether the buffer of a number is in the receiver's hands, as far as was [reclaimed](PassedOut::reclaim).
+    pub(crate) fn is_out(&self, number: u32) -> bool {
+        self.files.get(number as usize).is_some_and(|passed| passed.buffer.is_some())
+    }
+
     /// A buffer was passed under a number that [`PassedOut::number_of`] gave for it.
     pub(crate) fn note(&mut self, number: u32, buffer: Buffer) {
         let file = buffer.file().map_or_else(Weak::new, Arc::downgrade);

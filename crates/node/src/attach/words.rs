@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Version of all that two processes must understand alike: these words, the commands of a queue, and how it lies in memory.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// Longest packet, bytes. What is longer goes through a file.
 pub(super) const PACKET_BYTES_MAX: usize = 16 << 10;

@@ -6,7 +6,7 @@ use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{Buffer, DIRECT_BYTES_MAX};
 
 /// Up to so many bytes a copy costs no more.
-const COPIED_MAX: u64 = 2_048;
+pub(super) const COPIED_MAX: u64 = 2_048;
 
 /// What came of a buffer that was to be passed.
 pub(super) enum Passed {

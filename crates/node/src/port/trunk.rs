@@ -1,6 +1,7 @@
 //! Connections past the engine: when a port asks for a trunk, how it takes one that leads to it, and how it sends by it.
 
 use super::Port;
+use super::passing::COPIED_MAX;
 use crate::engine::Client;
 use crate::engine::client::Arrival;
 use crate::engine::client::connections::Wish;
@@ -9,7 +10,7 @@ use crate::engine::directs::Wanted;
 use crate::error::{ConnectionError, SendError};
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::node::Destination;
-use polyrail_shm::Buffer;
+use polyrail_shm::{Buffer, DIRECT_BYTES_MAX};
 use std::cell::RefMut;
 
 /// Bytes of a stream that become one message.
@@ -110,6 +111,59 @@ impl Port {
         bytes.chunks(most).try_for_each(|piece| self.send_past(id, piece, false, until_ns).map(drop))
     }
 
+    /// Sends a buffer by a connection past the engine: it is passed if the other end can read it where it lies and has not too many
+    /// of them, else copied. The message's number.
+    pub(crate) fn send_buffer_past(
+        &self,
+        id: ConnectionId,
+        buffer: Buffer,
+        last: bool,
+        until_ns: Option<u64>,
+    ) -> Result<u64, SendError> {
+        self.check_send(Destination::Connection(id))?;
+        let is_passed = self.is_passed_past(id, buffer.len() as u64);
+        if !is_passed && buffer.len() as u64 <= DIRECT_BYTES_MAX {
+            return self.send_past(id, &buffer, last, until_ns);
+        }
+        let mut slot = Some(buffer);
+        let mut attempt = |port: &Port| {
+            let Some(buffer) = slot.take() else { return true };
+            let mut client = port.client.borrow_mut();
+            // A copy that was begun in pieces goes on so.
+            let passed = if is_passed { client.pass_by_trunk(id, buffer, last) } else { Err(buffer) };
+            slot = passed.err();
+            if slot.as_ref().is_some_and(|buffer| client.send_by_trunk(id, buffer, last).is_ok()) {
+                slot = None;
+            }
+            slot.is_none()
+        };
+        if !attempt(self) && !self.wait_past(until_ns, attempt) {
+            self.client.borrow_mut().abandon(id);
+            return Err(self.not_taken(true));
+        }
+        self.call_if_needed();
+        Ok(self.client.borrow().sent_direct())
+    }
+
+    fn is_passed_past(&self, id: ConnectionId, len: u64) -> bool {
+        len > COPIED_MAX
+            && len <= self.shared.config.message_bytes_max as u64
+            && self.client.borrow_mut().may_pass_by_trunk(id)
+    }
+
+    /// A copy of bytes that are passed rather than cut in pieces, if there is memory for it now.
+    fn copy_to_pass(&self, id: ConnectionId, bytes: &[u8]) -> Option<Buffer> {
+        let len = bytes.len() as u64;
+        // A child of the process says nothing by its parent's socket.
+        if len <= DIRECT_BYTES_MAX || self.shared.host.is_forked() || !self.is_passed_past(id, len) {
+            return None;
+        }
+        self.client.borrow_mut().reclaim_passed();
+        let mut buffer = self.shared.pool.alloc(bytes.len()).ok()?;
+        buffer.copy_from_slice(bytes);
+        Some(buffer)
+    }
+
     /// Sends a message by a connection past the engine, waiting for room; its number.
     pub(crate) fn send_past(
         &self,
@@ -118,6 +172,9 @@ impl Port {
         last: bool,
         until_ns: Option<u64>,
     ) -> Result<u64, SendError> {
+        if let Some(buffer) = self.copy_to_pass(id, bytes) {
+            return self.send_buffer_past(id, buffer, last, until_ns);
+        }
         self.check_send(Destination::Connection(id))?;
         let attempt = |port: &Port| port.client.borrow_mut().send_by_trunk(id, bytes, last).is_ok();
         if !attempt(self) && !self.wait_past(until_ns, attempt) {

@@ -5,7 +5,7 @@
 //! left for good when it is empty, before a message goes that it can't take.
 
 mod last_way;
-mod passing;
+pub(super) mod passing;
 
 use super::slots::{self, DirectBody, Held, Place, Short};
 use super::trunks::is_past;

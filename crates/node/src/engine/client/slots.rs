@@ -47,6 +47,8 @@ pub(super) enum Payload {
     Short(usize, Box<Short>),
     /// In the arena: offset and length, inside it.
     Long(u64, usize),
+    /// In the file of that number: its length, inside it.
+    Passed(u32, usize),
 }
 
 /// Where the bytes of a message are.
@@ -171,8 +173,7 @@ pub(super) fn take(
         Place::Short(0) => Payload::Empty,
         Place::Short(len) => return (front, Payload::Short(len, short)),
         Place::Long(offset, len) => Payload::Long(offset, len),
-        // By connections none is passed.
-        Place::Passed(..) => Payload::Empty,
+        Place::Passed(number, len) => Payload::Passed(number, len),
     };
     shorts.give_back(short);
     (front, payload)

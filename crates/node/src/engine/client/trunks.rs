@@ -8,6 +8,7 @@ mod arrivals;
 mod counted;
 mod items;
 mod opening;
+mod passing;
 mod reading;
 mod sending;
 #[cfg(test)]
@@ -97,6 +98,10 @@ struct Trunk {
     copied: u64,
     /// What windows are larger than at first.
     extra: u64,
+    /// Which connection passed a buffer under each number last.
+    passed_by: Vec<Key>,
+    /// The file that comes with the next item was fetched, if there is one.
+    has_file: bool,
 }
 
 /// One connection, as far as that is no business of the program's.
@@ -165,20 +170,29 @@ impl Trunk {
     }
 
     fn put_now(&mut self, label: Label, front: Option<u64>, bytes: &[u8]) -> Result<(), Blocked> {
+        self.note_rest();
         let out = &mut self.given.out;
-        if std::mem::take(&mut self.rested) {
-            out.rest();
-        }
         if slots::put(out, label, front, bytes).is_none() {
             out.await_room();
             self.waits = true;
             slots::put(out, label, front, bytes).ok_or(Blocked)?;
         }
+        self.wake();
+        Ok(())
+    }
+
+    fn note_rest(&mut self) {
+        if std::mem::take(&mut self.rested) {
+            self.given.out.rest();
+        }
+    }
+
+    /// Something was put in: wakes who waits for it.
+    fn wake(&mut self) {
         if std::mem::take(&mut self.waits) {
-            out.forget_room();
+            self.given.out.forget_room();
         }
         self.nudges |= self.given.bell.ring();
-        Ok(())
     }
 
     /// Says what is owed, as far as there is room.
@@ -230,11 +244,21 @@ impl Trunk {
     }
 
     /// Says something of a connection, and that it is accepted if that was not said: how many may be asked for stands beside that.
-    fn say(&mut self, (kind, key, flags): (Kind, Key, u32), room: u64, bytes: &[u8]) -> Result<(), Blocked> {
+    fn say(&mut self, what: (Kind, Key, u32), room: u64, bytes: &[u8]) -> Result<(), Blocked> {
+        self.say_by(what, room, |trunk, label| trunk.put(label, None, bytes))
+    }
+
+    /// The same, put in by whatever way.
+    fn say_by(
+        &mut self,
+        (kind, key, flags): (Kind, Key, u32),
+        room: u64,
+        put: impl FnOnce(&mut Trunk, Label) -> Result<(), Blocked>,
+    ) -> Result<(), Blocked> {
         let owes_answer = self.talks.get(&key).is_some_and(|talk| talk.owes_answer);
         let grant = self.grant(room);
         let (answer, meta) = if owes_answer { (ANSWER, grant) } else { (0, 0) };
-        self.put(Label { note: note(kind, key, key.side() | flags | answer), meta }, None, bytes)?;
+        put(self, Label { note: note(kind, key, key.side() | flags | answer), meta })?;
         let Some(talk) = self.talks.get_mut(&key) else { return Ok(()) };
         if owes_answer {
             (talk.owes_answer, talk.answered) = (false, true);

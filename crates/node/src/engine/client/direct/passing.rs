@@ -7,7 +7,7 @@ use crate::engine::client::Client;
 use crate::engine::client::slots::{self, DirectBody};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Region, Segment};
+use polyrail_shm::{Buffer, DirectReceiver, Region, Segment};
 use polyrail_sys::unix::UnixSocket;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -75,7 +75,7 @@ impl Client {
 
     /// Takes back the buffers that receivers have given back; whether they have all.
     pub(crate) fn reclaim_passed(&mut self) -> bool {
-        let mut all_back = true;
+        let mut all_back = self.reclaim_passed_by_trunks();
         self.directs.outs.iter_mut().for_each(|out| all_back &= out.given.ring.reclaim_passed());
         all_back
     }
@@ -88,12 +88,13 @@ impl Client {
                 out.given.ring.await_room();
             }
         }
+        self.await_passed_by_trunks();
         self.reclaim_passed()
     }
 }
 
 /// Gives the receiver the file of a buffer that is to be passed.
-fn give(line: &UnixSocket, number: u32, buffer: &Buffer) -> io::Result<()> {
+pub(in crate::engine::client) fn give(line: &UnixSocket, number: u32, buffer: &Buffer) -> io::Result<()> {
     let file = buffer.file().and_then(|file| file.fd()).ok_or(io::ErrorKind::InvalidInput)?;
     line.send(&number.to_ne_bytes(), &[file])
 }
@@ -103,27 +104,34 @@ impl In {
     /// message has to wait.
     #[inline(never)]
     pub(super) fn fetch_file(&mut self, note: u32) -> bool {
-        if self.has_file {
-            return true;
+        if !self.has_file {
+            self.has_file = fetch_file(&mut self.given.ring, &self.given.line, note & TAGGED != 0);
         }
-        let ring = &mut self.given.ring;
-        let Some(number) = slots::new_file(ring, note & TAGGED != 0) else { return true };
-        let fetched = match fetch(&self.given.line, number) {
-            Fetched::File(file) => Segment::mapped(file),
-            Fetched::Nothing => Err(io::ErrorKind::InvalidData.into()),
-            Fetched::NotNow => return false,
-        };
-        match fetched {
-            // A number that there is none of has no file.
-            Ok(file) => drop(ring.set_passed_file(number, file)),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-            Err(_) => return false,
-        }
-        self.has_file = true;
-        // What it says is known already.
-        let _ = self.given.line.recv(&mut [0; PACKET_BYTES]);
-        true
+        self.has_file
     }
+}
+
+/// Sees to it that the file is here of the next message of a ring, which was passed: once for each such message.
+pub(in crate::engine::client) fn fetch_file(
+    ring: &mut DirectReceiver,
+    line: &UnixSocket,
+    has_front: bool,
+) -> bool {
+    let Some(number) = slots::new_file(ring, has_front) else { return true };
+    let fetched = match fetch(line, number) {
+        Fetched::File(file) => Segment::mapped(file),
+        Fetched::Nothing => Err(io::ErrorKind::InvalidData.into()),
+        Fetched::NotNow => return false,
+    };
+    match fetched {
+        // A number that there is none of has no file.
+        Ok(file) => drop(ring.set_passed_file(number, file)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+        Err(_) => return false,
+    }
+    // What it says is known already.
+    let _ = line.recv(&mut [0; PACKET_BYTES]);
+    true
 }
 
 /// The file that the sender has given under this number: it stays the next until it was mapped.
@@ -146,13 +154,19 @@ pub(super) fn body(
     number: u32,
     len: usize,
 ) -> (usize, Option<DirectBody>) {
-    let file = given.ring.passed_file(number).filter(|_| given.same_user && len > 0);
-    let Some(memory) = file.and_then(|file| Region::new(file, 0, file.len() as u64)) else {
+    let memory = if given.same_user { memory_of(&given.ring, number, len) } else { None };
+    let Some(memory) = memory else {
         given.ring.return_passed(number);
         return (0, None);
     };
     *held += 1;
     (len, Some(DirectBody::Passed { memory, number, ring: given.number }))
+}
+
+/// The memory of a message of `len` bytes that was passed under this number; `None`: it makes no sense.
+pub(in crate::engine::client) fn memory_of(ring: &DirectReceiver, number: u32, len: usize) -> Option<Region> {
+    let file = ring.passed_file(number).filter(|_| len > 0)?;
+    Region::new(file, 0, file.len() as u64)
 }
 
 #[cfg(test)]
@@ -162,7 +176,7 @@ mod tests {
     use polyrail_proto::flow::Class;
     use polyrail_proto::id::{NodeId, PortAddress, PortId};
     use polyrail_shm::slot_ring::BODY_BYTES;
-    use polyrail_shm::{Direct, DirectReceiver, DirectSender, PassedNumber, Pool, PortBell};
+    use polyrail_shm::{Direct, DirectSender, PassedNumber, Pool, PortBell};
     use polyrail_sys::eventfd::EventFd;
     use std::os::fd::AsFd;
 

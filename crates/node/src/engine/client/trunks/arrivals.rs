@@ -1,6 +1,8 @@
 //! What comes by trunks: each item is put where it belongs.
 
-use super::items::{ANSWER, DEAF, FIRST, Key, Kind, LAST, SERVED, STREAM, WAITS, key_of, kind_of, note};
+use super::items::{
+    ANSWER, DEAF, FIRST, Key, Kind, LAST, SERVED, STREAM, WAITS, has_front, key_of, kind_of, note,
+};
 use super::{EXTRA_BYTES_MAX, Part, Past, TALKS_MAX, Talk, Trunk, UNANSWERED_MAX, WINDOW, WINDOW_BYTES_MAX};
 use crate::engine::client::connections::{Connections, Known, Request};
 use crate::engine::client::slots::{self, DirectBody, Payload, Shorts};
@@ -84,6 +86,9 @@ impl Trunk {
                 break;
             }
             let Some(label) = self.given.back.peek() else { break };
+            if slots::is_passed(label.note) && !self.fetch_file(label.note) {
+                break;
+            }
             self.take((connections, shorts), backlog, label);
             self.rested = true;
         }
@@ -92,7 +97,8 @@ impl Trunk {
     fn take(&mut self, (connections, shorts): (&mut Connections, &mut Shorts), backlog: usize, label: Label) {
         let Label { note, meta } = label;
         let (kind, key) = (kind_of(note), key_of(note));
-        let (front, payload) = slots::take(&mut self.given.back, shorts, note, kind == Kind::Credit);
+        let (front, payload) = slots::take(&mut self.given.back, shorts, note, has_front(kind));
+        self.has_file = false;
         match kind {
             Kind::Open => self.take_request(connections, backlog, (label, key), payload),
             Kind::Signal => self.take_flags(connections, key, label),
@@ -208,22 +214,24 @@ impl Trunk {
     /// A message, or a piece of one.
     fn take_message(&mut self, connections: &mut Connections, key: Key, part: Part, payload: Payload) {
         let id = self.id(key);
-        let len = match payload {
-            Payload::Empty => 0,
-            Payload::Short(len, _) | Payload::Long(_, len) => len,
+        let (len, cost) = match payload {
+            Payload::Empty => (0, credit_cost(0)),
+            Payload::Short(len, _) | Payload::Long(_, len) => (len, credit_cost(len as u64)),
+            // It lies in its sender's memory.
+            Payload::Passed(_, len) => (len, 0),
         };
         let Some(talk) = self.talks.get_mut(&key).filter(|talk| !talk.dropped && !talk.heard_all) else {
             return self.discard(payload);
         };
         if part != Part::Abort {
-            talk.came = (talk.came.0 + credit_cost(len as u64), talk.came.1 + 1);
+            talk.came = (talk.came.0 + cost, talk.came.1 + 1);
         }
         if talk.came.0 > talk.granted.0 || talk.came.1 > talk.granted.1 {
             // It has not kept to what was granted.
             self.discard(payload);
             return self.give_up(connections, key);
         }
-        let body = self.body_of(payload);
+        let Some(body) = self.body_of(payload) else { return self.give_up(connections, key) };
         let left = connections.put(id, Arrival::Past(Past { part, len, body }));
         debug_assert!(left.is_none(), "what nobody holds is dropped before");
     }
@@ -236,25 +244,29 @@ impl Trunk {
         self.owed.push_back(Label { note, meta: 0 });
     }
 
-    fn body_of(&mut self, payload: Payload) -> DirectBody {
+    /// Where the program finds what has come; `None`: that makes no sense.
+    fn body_of(&mut self, payload: Payload) -> Option<DirectBody> {
         let (offset, len) = match payload {
-            Payload::Empty => return DirectBody::Copied(Vec::new()),
-            Payload::Short(_, bytes) => return DirectBody::Short(bytes),
+            Payload::Empty => return Some(DirectBody::Copied(Vec::new())),
+            Payload::Short(_, bytes) => return Some(DirectBody::Short(bytes)),
+            Payload::Passed(number, len) => return self.passed_body(number, len),
             Payload::Long(offset, len) => (offset, len),
         };
         let given = &mut self.given;
         // Another user's program could change it while it is looked at.
         if !given.same_user || self.lent + len as u64 > LENT_BYTES_MAX {
             self.copied += len as u64;
-            return DirectBody::Copied(slots::copy_out(&mut given.back, offset, len));
+            return Some(DirectBody::Copied(slots::copy_out(&mut given.back, offset, len)));
         }
         self.lent += len as u64;
-        DirectBody::Long { memory: given.back.memory().clone(), offset, ring: given.number }
+        Some(DirectBody::Long { memory: given.back.memory().clone(), offset, ring: given.number })
     }
 
     fn discard(&mut self, payload: Payload) {
-        if let Payload::Long(offset, _) = payload {
-            self.given.back.release(offset);
+        match payload {
+            Payload::Long(offset, _) => self.given.back.release(offset),
+            Payload::Passed(number, _) => self.given.back.return_passed(number),
+            Payload::Empty | Payload::Short(..) => {}
         }
     }
 

@@ -46,6 +46,11 @@ pub(super) fn note(kind: Kind, key: Key, flags: u32) -> u32 {
     (kind as u32) << KIND_AT | u32::from(key.number) << NUMBER_AT | flags
 }
 
+/// Whether a word stands before the bytes of such an item.
+pub(super) fn has_front(kind: Kind) -> bool {
+    kind == Kind::Credit
+}
+
 pub(super) fn kind_of(note: u32) -> Kind {
     KINDS[(note >> KIND_AT) as usize % KINDS.len()]
 }

@@ -84,6 +84,8 @@ impl Client {
             lent: 0,
             copied: 0,
             extra: 0,
+            passed_by: Vec::new(),
+            has_file: false,
         });
         self.trunks.unsure = true;
     }

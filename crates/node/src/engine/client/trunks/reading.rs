@@ -7,19 +7,25 @@ use polyrail_proto::id::ConnectionId;
 use polyrail_proto::limits::credit_cost;
 use polyrail_shm::Buffer;
 
+/// The credit for bytes that such a message has cost. What is passed costs none, for it lies in its sender's memory.
+pub(super) fn cost_of(len: usize, body: &DirectBody) -> u64 {
+    if matches!(body, DirectBody::Passed { .. }) { 0 } else { credit_cost(len as u64) }
+}
+
 impl Client {
     /// A message of a connection past the engine was read: its memory is free, and more may come.
     pub(crate) fn give_back_past(&mut self, envelope: &Envelope, body: DirectBody) {
         let Some(id) = envelope.connection else { return };
+        let cost = cost_of(envelope.len as usize, &body);
         self.drop_past(id, envelope.len as usize, body);
-        self.note_read_past(id, envelope.len);
+        self.note_read_past(id, cost);
     }
 
-    /// So many bytes of a connection were read, a message or a piece of one.
-    pub(crate) fn note_read_past(&mut self, id: ConnectionId, len: u64) {
+    /// A message of a connection was read, or a piece of one, which had cost so much credit.
+    pub(super) fn note_read_past(&mut self, id: ConnectionId, cost: u64) {
         let Some((trunk, key)) = self.trunks.at(id) else { return };
         let Some(talk) = trunk.talks.get_mut(&key) else { return };
-        talk.read = (talk.read.0 + credit_cost(len), talk.read.1 + 1);
+        talk.read = (talk.read.0 + cost, talk.read.1 + 1);
         let left = (talk.granted.0 - talk.read.0, talk.granted.1 - talk.read.1);
         // A quarter was read since that was told last.
         let due = left.0 <= talk.window.0 / 4 * 3 || left.1 <= talk.window.1 / 4 * 3;
@@ -41,12 +47,13 @@ impl Client {
         }
         let done = fits && *filled == whole.len();
         let whole = if done || !fits { known.whole.take() } else { None };
+        let cost = cost_of(len, &body);
         self.drop_past(id, len, body);
         if !fits {
             self.give_up(id);
             return None;
         }
-        self.note_read_past(id, len as u64);
+        self.note_read_past(id, cost);
         whole.map(|(whole, _)| whole)
     }
 
@@ -83,7 +90,7 @@ impl Client {
                 trunk.lent -= (len as u64).min(trunk.lent);
                 trunk.given.back.release(offset);
             }
-            DirectBody::Passed { .. } => return,
+            DirectBody::Passed { number, .. } => trunk.given.back.return_passed(number),
         }
         trunk.tell();
         self.nudge_by_id(id);

@@ -21,11 +21,8 @@ impl Trunk {
         let Some(talk) = self.talks.get_mut(&key) else { return Ok(()) };
         talk.most = talk.most.max(known.credit_left());
         let most = talk.most;
-        let (last, sending, owes_abort) = (if last { LAST } else { 0 }, talk.sending, talk.owes_abort);
-        if owes_abort {
-            self.say((Kind::Abort, key, 0), room, &[])?;
-            self.talks.entry(key).and_modify(|talk| talk.owes_abort = false);
-        }
+        let (last, sending) = (if last { LAST } else { 0 }, talk.sending);
+        self.say_abort(key, room)?;
         if sending.is_none() {
             let cost = (credit_cost(bytes.len() as u64), 0);
             let is_sent = bytes.len() as u64 <= DIRECT_BYTES_MAX
@@ -42,6 +39,15 @@ impl Trunk {
             }
         }
         self.send_pieces((known, key), bytes, sending.unwrap_or(0), last)
+    }
+
+    /// Says that a message was given up, if that is owed.
+    pub(super) fn say_abort(&mut self, key: Key, room: u64) -> Result<(), Blocked> {
+        if self.talks.get(&key).is_some_and(|talk| talk.owes_abort) {
+            self.say((Kind::Abort, key, 0), room, &[])?;
+            self.talks.entry(key).and_modify(|talk| talk.owes_abort = false);
+        }
+        Ok(())
     }
 
     fn send_pieces(

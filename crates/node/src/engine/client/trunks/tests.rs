@@ -9,11 +9,18 @@ use polyrail_proto::Config;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{Incarnation, NodeId, PortAddress};
 use polyrail_proto::node::Destination;
-use polyrail_shm::{Direct, DirectReceiver, DirectSender, PortBell};
+use polyrail_shm::{Buffer, Direct, DirectReceiver, DirectSender, Pool, PortBell};
 use polyrail_sys::unix::UnixSocket;
 use std::collections::{BTreeMap, VecDeque};
 
 const SIZES: Sizes = Sizes { sq_entries: 64, cq_entries: 64, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
+
+/// A buffer that another process could map.
+fn filled(pool: &Pool, bytes: &[u8]) -> Buffer {
+    let mut buffer = pool.alloc(bytes.len()).unwrap();
+    buffer.copy_from_slice(bytes);
+    buffer
+}
 
 /// Two ports of programs, and what the engine keeps of the trunk between them.
 struct Pair {
@@ -141,6 +148,8 @@ struct Model<R> {
     asked: u32,
     read: u64,
     refused: u32,
+    pool: Pool,
+    passed: u64,
 }
 
 impl<R: FnMut(usize) -> usize> Model<R> {
@@ -196,7 +205,15 @@ impl<R: FnMut(usize) -> usize> Model<R> {
         let len = [3, 100, 112, 5_000, 70_000, 300_000, 2_000_000][(self.random)(7)];
         let end = &mut self.talks.get_mut(&key).unwrap()[at];
         let bytes = || (0..len).map(|byte| (byte * 7 + len + self.read as usize) as u8).collect();
+        let is_new = end.begun.is_none();
         let message: Vec<u8> = end.begun.take().unwrap_or_else(bytes);
+        if is_new && len > 2_048 && (self.random)(2) == 0 {
+            let buffer = filled(&self.pool, &message);
+            if self.pair.ends[at].pass_by_trunk(id, buffer, false).is_ok() {
+                self.passed += 1;
+                return end.sent.push_back(message);
+            }
+        }
         match self.pair.ends[at].send_by_trunk(id, &message, false) {
             Ok(()) => end.sent.push_back(message),
             Err(Blocked) if (self.random)(8) == 0 => self.pair.ends[at].abandon(id),
@@ -245,6 +262,8 @@ impl<R: FnMut(usize) -> usize> Model<R> {
             let trunk = &end.trunks.list[0];
             assert_eq!((trunk.lent, trunk.copied, trunk.extra, trunk.unanswered), (0, 0, 0, 0));
         }
+        let all_back = self.pair.ends.iter_mut().all(Client::reclaim_passed);
+        assert!(all_back && self.pool.held_bytes() == self.pool.idle_bytes());
     }
 }
 
@@ -252,7 +271,9 @@ impl<R: FnMut(usize) -> usize> Model<R> {
 fn whatever_both_ends_do_each_message_comes_once_and_in_order() {
     for (seed, same_user) in [(1, true), (2, false), (3, true)] {
         let (pair, random) = (Pair::new(same_user, 4), numbers(seed));
-        let mut model = Model { pair, random, talks: BTreeMap::new(), asked: 0, read: 0, refused: 0 };
+        let pool = Pool::in_files(1 << 30, 64 << 20);
+        let talks = BTreeMap::new();
+        let mut model = Model { pair, random, talks, asked: 0, read: 0, refused: 0, pool, passed: 0 };
         for _ in 0..25_000 {
             let at = (model.random)(2);
             match (model.random)(24) {
@@ -263,6 +284,7 @@ fn whatever_both_ends_do_each_message_comes_once_and_in_order() {
             let other = (model.random)(2);
             model.pair.ends[other].flush_trunks();
         }
+        assert_eq!(model.passed > 500, same_user, "{} passed", model.passed);
         let Model { asked, read, refused, .. } = model;
         assert!(asked > 100 && read > 2_000 && refused > 0, "{asked} asked, {read} read, {refused} refused");
         model.end();
@@ -320,6 +342,69 @@ fn what_nobody_reads_holds_up_no_other_connection() {
             assert!(came == b"?" || came == *message);
         }
     }
+}
+
+#[test]
+fn who_keeps_what_was_passed_leaves_numbers_to_others_and_gets_copies() {
+    let mut pair = Pair::new(true, 8);
+    let pool = Pool::in_files(64 << 20, 64 << 20);
+    let ids = [(); 3].map(|()| pair.open(0, Some(b"?"), false).unwrap());
+    let others = [(); 3].map(|()| pair.request(1).unwrap().id);
+    let pass = |pair: &mut Pair, at: usize, byte: u8| {
+        pair.ends[0].pass_by_trunk(ids[at], filled(&pool, &[byte; 5_000]), false).is_ok()
+    };
+    for id in others {
+        pair.ends[1].accept_connection(id).unwrap();
+        assert_eq!(pair.read(1, id).unwrap(), b"?");
+    }
+    assert!((0..32).all(|_| pass(&mut pair, 0, 1)));
+    assert!(!pass(&mut pair, 0, 2) && !pair.ends[0].may_pass_by_trunk(ids[0]), "it has half of all");
+    assert!((0..32).all(|_| pass(&mut pair, 1, 3)));
+    assert!(pair.ends[0].may_pass_by_trunk(ids[2]) && !pass(&mut pair, 2, 4), "all are out");
+    assert!(!pair.ends[0].reclaim_passed());
+    for (at, byte) in [(0, 2), (2, 4)] {
+        assert_eq!(pair.ends[0].send_by_trunk(ids[at], &[byte; 5_000], false), Ok(()), "a copy is taken");
+    }
+    let read = |pair: &mut Pair, at: usize| pair.read(1, others[at]).unwrap()[0];
+    assert_eq!(read(&mut pair, 2), 4, "it waits for nobody");
+    // As many as were given back may be passed again, by whoever.
+    assert_eq!(read(&mut pair, 0), 1);
+    assert!(pass(&mut pair, 2, 5) && !pass(&mut pair, 2, 6));
+    assert_eq!(read(&mut pair, 1), 3);
+    assert!(pass(&mut pair, 0, 7) && !pass(&mut pair, 0, 8));
+    // Who drops a connection gives back what it has not read, and what comes for it afterwards.
+    pair.ends[1].forget(others[0]);
+    assert!(pass(&mut pair, 0, 9));
+    pair.ends[1].sort_fresh();
+    assert_eq!((1..32).map(|_| read(&mut pair, 1)).filter(|&byte| byte == 3).count(), 31);
+    assert_eq!(read(&mut pair, 2), 5);
+    assert!(pair.ends[0].reclaim_passed());
+}
+
+#[test]
+fn what_claims_to_be_passed_and_is_not_ends_its_connection_only() {
+    let mut pair = Pair::new(true, 8);
+    let ids = [(); 3].map(|()| pair.open(0, Some(b"?"), false).unwrap());
+    let others = [(); 3].map(|()| pair.request(1).unwrap().id);
+    for (at, id) in others.into_iter().enumerate() {
+        pair.ends[1].accept_connection(id).unwrap();
+        assert_eq!(pair.read(1, id).unwrap(), b"?");
+        let trunk = &mut pair.ends[0].trunks.list[0];
+        let (_, key) = place_of(ids[at]).unwrap();
+        let label = Label { note: note([Kind::Data, Kind::Piece, Kind::Data][at], key, key.side()), meta: 9 };
+        if at < 2 {
+            // There is no such file, and none comes with it.
+            let number = polyrail_shm::PassedNumber { number: at as u32, is_new: at == 1 };
+            slots::put_passed(&mut trunk.given.out, label, None, number, 9).unwrap();
+            assert_eq!(pair.over(1, id), Some(Ended::Aborted));
+        }
+    }
+    assert_eq!(
+        ids.map(|id| pair.over(0, id).is_some() || pair.ends[0].connection(id).unwrap().deaf),
+        [true, true, false]
+    );
+    pair.ends[0].send_by_trunk(ids[2], b"the third", false).unwrap();
+    assert_eq!(pair.read(1, others[2]).unwrap(), b"the third");
 }
 
 #[test]
@@ -386,6 +471,7 @@ fn an_end_that_scribbles_spoils_its_own_connections_only() {
     for same_user in [true, false] {
         let mut pair = Pair::new(same_user, 8);
         let mut random = numbers(7);
+        let pool = Pool::in_files(64 << 20, 1 << 20);
         let (mut held, mut came) = (Vec::<ConnectionId>::new(), 0);
         for round in 0..40_000usize {
             if round % 2_000 == 0 {
@@ -406,6 +492,9 @@ fn an_end_that_scribbles_spoils_its_own_connections_only() {
             }
             let id = pair.open(0, Some(&vec![1; random(400)]), false);
             if let Some(id) = id {
+                if random(4) == 0 {
+                    let _ = pair.ends[0].pass_by_trunk(id, filled(&pool, &[2; 5_000]), false);
+                }
                 let _ =
                     pair.ends[0].send_by_trunk(id, &vec![2; [10, 300, 90_000][random(3)]], random(2) == 0);
                 pair.ends[0].forget(id);
@@ -422,8 +511,9 @@ fn an_end_that_scribbles_spoils_its_own_connections_only() {
                 came += 1;
                 let sum: u64 = past.body.bytes(past.len).iter().map(|&byte| u64::from(byte)).sum();
                 assert!(sum < u64::MAX);
+                let cost = super::reading::cost_of(past.len, &past.body);
                 pair.ends[1].drop_past(id, past.len, past.body);
-                pair.ends[1].note_read_past(id, past.len as u64);
+                pair.ends[1].note_read_past(id, cost);
             }
             let _ = pair.ends[1].send_by_trunk(id, b"answer", false);
             if held.len() > 20 {
