@@ -233,14 +233,17 @@ impl Attached {
 /// What only some ties are for.
 impl Tie {
     /// Has the node tell by this socket when something has come to the port, and joins it with what tells of news that
-    /// were put off.
+    /// were put off. A node that is gone tells nothing; others may.
     pub(crate) fn watch(&self) -> io::Result<Readiness> {
         let event = Arc::new(EventFd::new()?);
         self.set_put_off(event.clone());
-        match self.ask(&Ask::Watch)?.0 {
-            Answer::Done => Readiness::with(self.as_raw_fd(), event),
-            other => Err(unexpected(other)),
+        match self.ask(&Ask::Watch) {
+            Ok((Answer::Done, _)) => {}
+            Ok((other, _)) => return Err(unexpected(other)),
+            Err(_) if self.has_ended() => {}
+            Err(error) => return Err(error),
         }
+        Readiness::of_guest(self.as_raw_fd(), event)
     }
 
     /// Gives the node memory for a message that will be named by this number.

@@ -315,7 +315,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     /// Has the engine take what was handed in, if it is to hear of it.
     fn hand_in(&self) {
-        if is_past(self.id) { self.port.call_if_needed() } else { self.port.hand_in() }
+        if !is_past(self.id) {
+            self.port.hand_in();
+        }
     }
 
     fn check_sending(&self) -> Result<(), SendError> {

@@ -1,6 +1,7 @@
 //! Ports: where a thread sends and receives. Here is what a port is, how it sends and how it waits.
 
 mod awake;
+mod descriptor;
 mod direct;
 mod names;
 mod pace;
@@ -21,7 +22,7 @@ use crate::engine::client::{Arrival, Envelope, Returned};
 use crate::engine::{Budget, Client, Work};
 use crate::error::{Error, ErrorCode, SendError};
 use crate::node::Shared;
-use crate::readiness::Readiness;
+use descriptor::Descriptor;
 use pace::Pace;
 use passing::Passed;
 use patience::Patience;
@@ -30,11 +31,9 @@ use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
 use polyrail_proto::limits::EAGER_BYTES_MAX;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, Landing, PortBell};
+use polyrail_shm::{Buffer, Landing};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ pub struct Port {
     dropped: RefCell<Vec<Returned>>,
     pace: RefCell<Pace>,
     known: Cell<Option<(ServiceAddress, u64)>>,
-    readiness: OnceCell<Readiness>,
+    descriptor: OnceCell<Descriptor>,
     landing: OnceCell<Arc<Landing>>,
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
@@ -97,7 +96,7 @@ impl Port {
             dropped: RefCell::default(),
             pace: RefCell::default(),
             known: Cell::new(None),
-            readiness: OnceCell::new(),
+            descriptor: OnceCell::new(),
             landing: OnceCell::new(),
             held: Cell::new(false),
             patience: RefCell::default(),
@@ -117,40 +116,6 @@ impl Port {
         self.wait.set(wait);
         self.note_sleepy();
         self.note_awake();
-    }
-
-    /// A descriptor that becomes readable when there may be a message, or work for the engine: then call `try_recv`
-    /// until it gives `None`. Wait for it to be readable, but do not read from it. It is the port's and is closed with
-    /// it.
-    ///
-    /// # Errors
-    /// The process has no descriptors left.
-    pub fn fd(&self) -> io::Result<RawFd> {
-        if let Some(readiness) = self.readiness.get() {
-            return Ok(readiness.fd());
-        }
-        let readiness = match (self.shared.host.own(), &self.tie) {
-            (Some(drive), _) => {
-                let readiness = Readiness::new(drive.fd()?)?;
-                drive.engine().watch_port(self.address.port, readiness.told());
-                readiness
-            }
-            (_, Some(tie)) => {
-                let readiness = tie.watch()?;
-                self.note_sleepy();
-                self.client.borrow().bell.iter().for_each(PortBell::arm);
-                readiness
-            }
-            (None, None) => return Err(io::ErrorKind::NotConnected.into()),
-        };
-        Ok(self.readiness.get_or_init(|| readiness).fd())
-    }
-
-    /// Forgets that the descriptor was readable. Look again afterwards.
-    pub(crate) fn clear_readiness(&self, readiness: &Readiness) {
-        readiness.clear();
-        self.client.borrow().bell.iter().for_each(PortBell::arm);
-        self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
     /// Whether the node of another process that it belongs to is gone. The port talks on to those that it has talked to past that
@@ -237,13 +202,7 @@ impl Port {
         if self.tie.is_none() || self.shared.host.is_forked() || !self.failures.borrow().is_empty() {
             return false;
         }
-        let mut client = self.client.borrow_mut();
-        let (is_sent, calls) = (client.send_at_once(to, class, tag, bytes), client.take_calls());
-        drop(client);
-        if calls {
-            self.turn(0, Budget::SENDING);
-        }
-        is_sent
+        self.client.borrow_mut().send_at_once(to, class, tag, bytes)
     }
 
     /// Hands a copy of `bytes` in, waiting until then for memory; the message's number.
@@ -295,8 +254,6 @@ impl Port {
         if self.client.borrow().sent_direct() == direct {
             self.sent(to, number, bytes.len())?;
             self.seek_ring(to, how.class, len, until_ns);
-        } else {
-            self.call_if_needed();
         }
         Ok(number)
     }

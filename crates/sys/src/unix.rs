@@ -147,6 +147,16 @@ impl UnixSocket {
         self.recv_by(buffer, RecvFlags::PEEK)
     }
 
+    /// How many bytes the next packet has, of which the front is put into `buffer`; `None`: there is none. The packet stays the next, and what
+    /// comes with it stays there.
+    pub fn peek_bytes(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+        match rustix::net::recv(&self.0, buffer, flags) {
+            Ok((_, bytes)) => Ok(Some(bytes)),
+            Err(error) => nothing_yet(error),
+        }
+    }
+
     fn recv_by(&self, buffer: &mut [u8], how: RecvFlags) -> io::Result<Option<Packet>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -237,8 +247,10 @@ mod tests {
         let mut count = [0; 8];
         assert_eq!(rustix::io::read(&packet.descriptors[1], &mut count).unwrap(), 8);
         assert_eq!(event.clear(), 0);
+        assert_eq!(other.peek_bytes(&mut buffer[..2]).unwrap(), Some(6));
         let packet = other.recv(&mut buffer).unwrap().unwrap();
         assert_eq!((&buffer[..packet.bytes], packet.descriptors.len()), (&b"second"[..], 0));
+        assert_eq!(other.peek_bytes(&mut buffer).unwrap(), None);
         assert!(other.recv(&mut buffer).unwrap().is_none());
         one.send(b"last", &[]).unwrap();
         assert!(!other.has_ended());

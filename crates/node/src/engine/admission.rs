@@ -168,7 +168,6 @@ impl Engine {
             Command::Await { what, number } => self.begin_wait(port, what, number),
             Command::Forget => self.waits.forget(port),
             Command::EndDirect(number) => self.leave_ring(port, number),
-            Command::Nudge(other) => self.nudge(port, other),
             Command::Accept { offer, buffer } => {
                 let Some(held) = self.store.hold(index, buffer, 0) else {
                     return self.fail(port, 0, FailureCode::Invalid);

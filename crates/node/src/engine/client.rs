@@ -5,6 +5,7 @@ pub mod connections;
 pub(crate) mod direct;
 pub mod gathering;
 mod laying;
+mod lines;
 pub(crate) mod slots;
 pub(crate) mod trunks;
 

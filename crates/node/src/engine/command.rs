@@ -6,7 +6,7 @@ use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::config::Policy;
 use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{ConnectionId, NodeId, PortAddress, PortId};
+use polyrail_proto::id::{ConnectionId, NodeId, PortAddress};
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_proto::service::Lookup;
 use polyrail_proto::wire::RefusedConnect;
@@ -112,8 +112,6 @@ pub enum Command {
     Forget,
     /// The client sends no more by the direct ring of this number.
     EndDirect(u64),
-    /// The client has put something into a ring to this port, or has given it room, and its program waits on a descriptor.
-    Nudge(PortId),
 }
 
 /// From the engine to a client.

@@ -291,15 +291,6 @@ impl Engine {
             }
         }
     }
-
-    /// A port that may ring another one's bell says that its program waits on a descriptor.
-    pub(super) fn nudge(&mut self, from: PortId, port: PortId) {
-        let are_joined =
-            |ring: &Ring| (ring.from, ring.to) == (from, port) || (ring.to, ring.from) == (from, port);
-        if self.directs.list.iter().any(are_joined) {
-            self.store.nudge(port);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ impl Port {
             Wait::Adaptive => client.taken_direct() - self.slept_at.get() >= STREAM_MESSAGES,
             Wait::Block => false,
         };
-        if is_awake && !self.awake.get() && self.readiness.get().is_none() && membarrier::takes_part() {
+        if is_awake && !self.awake.get() && self.descriptor.get().is_none() && membarrier::takes_part() {
             bell.stay_awake();
             self.awake.set(true);
         }

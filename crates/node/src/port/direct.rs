@@ -2,7 +2,6 @@
 
 use super::Port;
 use crate::clock::now_ns;
-use crate::engine::Budget;
 use crate::engine::client::direct::Wish;
 use crate::engine::directs::Wanted;
 use polyrail_proto::flow::Class;
@@ -67,9 +66,11 @@ impl Port {
             (true, Wanted::Trunk) => client.note_refused_trunk(to, class),
         }
         if let Some(trunk) = found.trunk {
+            self.join_line(&trunk.line);
             client.add_trunk(trunk, u64::from(found.backlog));
         }
         if let Some((to, ring)) = found.to.zip(found.ring) {
+            self.join_line(&ring.line);
             client.add_out((to, class), ring);
         }
     }
@@ -79,15 +80,8 @@ impl Port {
         let Some(tie) = &self.tie else { return };
         // Where that fails the node is gone, or the sender before it has sent anything.
         if let Ok(given) = tie.take_ring(number) {
+            self.join_line(&given.line);
             self.client.borrow_mut().add_in(given);
-        }
-    }
-
-    /// Has the engine take what was handed in for it while something went past it.
-    #[inline]
-    pub(crate) fn call_if_needed(&self) {
-        if self.client.borrow_mut().take_calls() {
-            self.turn(0, Budget::SENDING);
         }
     }
 }

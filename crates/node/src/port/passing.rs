@@ -67,10 +67,7 @@ impl Port {
             self.wait_past(until_ns, attempt);
         }
         match (number, slot) {
-            (Some(number), _) => {
-                self.call_if_needed();
-                Ok(Passed::Number(number))
-            }
+            (Some(number), _) => Ok(Passed::Number(number)),
             (None, Some(buffer)) if len <= DIRECT_BYTES_MAX || !self.may_pass(to, how, len) => {
                 Ok(Passed::Not(buffer))
             }

@@ -41,9 +41,9 @@ impl Port {
         self.drive();
         let next = self.next()?;
         if next.is_none()
-            && let Some(readiness) = self.readiness.get()
+            && let Some(descriptor) = self.descriptor.get()
         {
-            self.clear_readiness(readiness);
+            self.clear_readiness(descriptor);
             if self.has_no_engine() {
                 self.look_around();
             }

@@ -40,6 +40,7 @@ impl Port {
         let Some(tie) = &self.tie else { return };
         // Where that fails the node is gone, or the other end before it has asked for anything.
         if let Ok(given) = tie.take_trunk(number) {
+            self.join_line(&given.line);
             self.client.borrow_mut().add_trunk(given, 0);
         }
     }
@@ -63,7 +64,6 @@ impl Port {
             }
             opened.is_some()
         });
-        self.call_if_needed();
         opened
     }
 
@@ -141,7 +141,6 @@ impl Port {
             self.client.borrow_mut().abandon(id);
             return Err(self.not_taken(true));
         }
-        self.call_if_needed();
         Ok(self.client.borrow().sent_direct())
     }
 
@@ -181,7 +180,6 @@ impl Port {
             self.client.borrow_mut().abandon(id);
             return Err(self.not_taken(true));
         }
-        self.call_if_needed();
         Ok(self.client.borrow().sent_direct())
     }
 }

@@ -23,6 +23,7 @@ impl Port {
         if tie.has_ended() {
             let lost = self.client.borrow_mut().look_for_ends();
             self.failures.borrow_mut().extend(lost.into_iter().map(|first| (first, ErrorCode::NotSent)));
+            self.tell_cut_off();
         }
     }
 

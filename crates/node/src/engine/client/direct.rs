@@ -7,6 +7,7 @@
 mod last_way;
 pub(super) mod passing;
 
+use super::lines;
 use super::slots::{self, DirectBody, Held, Place, Short};
 use super::trunks::is_past;
 use super::{Blocked, Client, Envelope};
@@ -16,9 +17,10 @@ use crate::engine::directs::RINGS_OF_PORT_MAX;
 use last_way::LastWay;
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
-use polyrail_proto::id::{PortAddress, PortId};
+use polyrail_proto::id::PortAddress;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label};
+use polyrail_sys::unix::UnixSocket;
 use std::collections::VecDeque;
 
 /// Messages of one flow by the engine after which a ring is asked for, if nothing is under way.
@@ -76,9 +78,11 @@ impl In {
         (!slots::is_passed(label.note) || self.fetch_file(label.note)).then_some(label)
     }
 
-    /// Tells the sender how far this end is; that one's port, if its program has to be told by its descriptor.
-    fn tell(&mut self) -> Option<PortId> {
-        (self.given.ring.tell() && self.given.bell.ring()).then_some(self.given.from.port)
+    /// Tells the sender how far this end is.
+    fn tell(&mut self) {
+        if self.given.ring.tell() && self.given.bell.ring() {
+            lines::tell(&self.given.line);
+        }
     }
 }
 
@@ -118,10 +122,6 @@ pub(super) struct Directs {
     turn: usize,
     /// Looks that found nothing.
     looks: u32,
-    /// Ports whose programs the engine has to tell by their descriptors.
-    nudges: Vec<PortId>,
-    /// Something was handed in for the engine.
-    calls: bool,
 }
 
 /// Changes that are remembered: a failure of a message that went by the engine is told long before so many more.
@@ -165,6 +165,15 @@ impl Directs {
 
     pub(super) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// The lines of rings to other ports, and of those from others.
+    pub(super) fn outs(&self) -> impl Iterator<Item = &UnixSocket> {
+        self.outs.iter().map(|out| &out.given.line)
+    }
+
+    pub(super) fn ins(&self) -> impl Iterator<Item = &UnixSocket> {
+        self.ins.iter().map(|one| &one.given.line)
     }
 
     /// A message went past the engine.
@@ -377,8 +386,7 @@ impl Client {
         let service = if let Destination::Service(service) = to { Some(service) } else { None };
         put(&mut out.given.ring, service, how.tag, bytes)?;
         if out.given.bell.ring() {
-            let port = out.to.port;
-            self.nudge(port);
+            lines::tell(&out.given.line);
         }
         Some(())
     }
@@ -450,31 +458,6 @@ impl Client {
         self.directs.sent
     }
 
-    /// Has the engine tell a port whose program waits on a descriptor.
-    pub(super) fn nudge(&mut self, port: PortId) {
-        if !self.directs.nudges.contains(&port) {
-            self.directs.nudges.push(port);
-        }
-        self.flush_nudges();
-    }
-
-    /// Has the engine tell ports whose programs wait on descriptors.
-    fn flush_nudges(&mut self) {
-        while let Some(port) = self.directs.nudges.last() {
-            if self.pair.sq.push(&Command::Nudge(*port).encode()).is_err() {
-                break;
-            }
-            self.directs.calls = true;
-            self.directs.nudges.pop();
-        }
-    }
-
-    /// Whether something was handed in for the engine since this was asked.
-    #[inline]
-    pub(crate) fn take_calls(&mut self) -> bool {
-        std::mem::take(&mut self.directs.calls)
-    }
-
     /// Whether messages may come by rings.
     #[inline]
     pub(crate) fn hears_directly(&self) -> bool {
@@ -517,8 +500,8 @@ impl Client {
 
     /// Tells senders how far this end is, wakes those that wait for room, and forgets rings whose senders are gone.
     fn tell_senders(&mut self) {
-        let Directs { ins, nudges, looks, .. } = &mut self.directs;
-        nudges.extend(ins.iter_mut().filter_map(In::tell));
+        let Directs { ins, looks, .. } = &mut self.directs;
+        ins.iter_mut().for_each(In::tell);
         *looks = looks.wrapping_add(1);
         if *looks % LOOKS_FOR_ENDS == 0 {
             // In this order: what was put in before the end was told is seen now.
@@ -526,7 +509,6 @@ impl Client {
                 one.held > 0 || !one.given.ring.is_over() || one.given.ring.peek().is_some()
             });
         }
-        self.flush_nudges();
     }
 
     /// The next message that came by a ring, if there is one: what is known of it, and its body; that of a short one is copied to the
@@ -556,9 +538,7 @@ impl Client {
     fn tell_one(&mut self, at: usize) {
         let ring = &mut self.directs.ins[at];
         ring.untold = 0;
-        let nudge = ring.tell();
-        self.directs.nudges.extend(nudge);
-        self.flush_nudges();
+        ring.tell();
     }
 
     /// The memory of a message is the ring's, or its sender's, again.
@@ -569,9 +549,7 @@ impl Client {
             Held::Passed(number) => ring.given.ring.return_passed(number),
         }
         ring.held = ring.held.saturating_sub(1);
-        let nudge = ring.tell();
-        self.directs.nudges.extend(nudge);
-        self.flush_nudges();
+        ring.tell();
     }
 }
 
@@ -637,10 +615,9 @@ fn long_body(given: &mut GivenRing, held: &mut u32, offset: u64, len: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polyrail_proto::id::NodeId;
+    use polyrail_proto::id::{NodeId, PortId};
     use polyrail_shm::slot_ring::BODY_BYTES;
     use polyrail_shm::{Direct, DirectReceiver, PortBell};
-    use polyrail_sys::unix::UnixSocket;
 
     fn ends(same_user: bool) -> (Direct, DirectSender, In) {
         let direct = Direct::create().unwrap();

@@ -16,13 +16,14 @@ mod tests;
 
 use super::connections::Connections;
 use super::slots::{self, DirectBody};
-use super::{Blocked, Client};
+use super::{Blocked, lines};
 use crate::attach::GivenTrunk;
 use counted::Counted;
 use items::{ANSWER, DEAF, Key, Kind, LAST, id_of, note, place_of};
 use polyrail_proto::id::ConnectionId;
 use polyrail_proto::limits::{EAGER_BYTES_MAX, INITIAL_CREDIT};
 use polyrail_shm::Label;
+use polyrail_sys::unix::UnixSocket;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Connections of one trunk at a time.
@@ -80,8 +81,6 @@ struct Trunk {
     next: u16,
     /// The ring was full, and this end is woken when it is not.
     waits: bool,
-    /// The other end's program has to be told by its descriptor.
-    nudges: bool,
     /// What found no room, and can't wait for it.
     owed: VecDeque<Label>,
     /// Connections that we have asked for in all, and how many we may.
@@ -192,7 +191,14 @@ impl Trunk {
         if std::mem::take(&mut self.waits) {
             self.given.out.forget_room();
         }
-        self.nudges |= self.given.bell.ring();
+        self.ring();
+    }
+
+    /// Wakes the other end.
+    fn ring(&self) {
+        if self.given.bell.ring() {
+            lines::tell(&self.given.line);
+        }
     }
 
     /// Says what is owed, as far as there is room.
@@ -272,26 +278,12 @@ impl Trunk {
 }
 
 impl Trunks {
+    pub(super) fn lines(&self) -> impl Iterator<Item = &UnixSocket> {
+        self.list.iter().map(|trunk| &trunk.given.line)
+    }
+
     fn at(&mut self, id: ConnectionId) -> Option<(&mut Trunk, Key)> {
         let (index, key) = place_of(id)?;
         Some((self.list.iter_mut().find(|trunk| trunk.index == index)?, key))
-    }
-}
-
-impl Client {
-    fn nudge_by(&mut self, at: usize) {
-        if let Some(trunk) = self.trunks.list.get_mut(at)
-            && std::mem::take(&mut trunk.nudges)
-        {
-            let peer = trunk.given.peer.port;
-            self.nudge(peer);
-        }
-    }
-
-    fn nudge_by_id(&mut self, id: ConnectionId) {
-        let Some((index, _)) = place_of(id) else { return };
-        if let Some(at) = self.trunks.list.iter().position(|trunk| trunk.index == index) {
-            self.nudge_by(at);
-        }
     }
 }

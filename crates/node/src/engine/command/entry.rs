@@ -41,7 +41,6 @@ const OP_RETURNED: u64 = 28;
 const OP_CAME: u64 = 29;
 const OP_GIVEN_BACK: u64 = 30;
 const OP_DIRECT: u64 = 31;
-const OP_NUDGE: u64 = 32;
 const OP_TRUNK: u64 = 33;
 
 const EXCHANGED: u64 = 1 << 16;
@@ -177,7 +176,6 @@ impl Command {
             Command::Await { what: Awaited::Known, number } => [OP_AWAIT, 0, number, 0, 0, 0, 0, 0],
             Command::Forget => [OP_FORGET, 0, 0, 0, 0, 0, 0, 0],
             Command::EndDirect(number) => [OP_END_DIRECT, number, 0, 0, 0, 0, 0, 0],
-            Command::Nudge(port) => [OP_NUDGE, port.0 as u64, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -241,7 +239,6 @@ impl Command {
             }
             OP_FORGET => Command::Forget,
             OP_END_DIRECT => Command::EndDirect(entry[1]),
-            OP_NUDGE => Command::Nudge(PortId(entry[1] as u32)),
             _ => return None,
         })
     }

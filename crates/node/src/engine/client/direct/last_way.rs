@@ -1,7 +1,7 @@
 //! The way that the last message took past the engine: most go where the one before went, and to look everything up for each would
 //! cost as much as all the rest.
 
-use super::{Client, Directs, Out, TAGGED, label_of, slots};
+use super::{Client, Directs, Out, TAGGED, label_of, lines, slots};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_proto::node::Destination;
@@ -58,8 +58,7 @@ impl Client {
         }
         *sent += 1;
         if out.given.bell.ring() {
-            let port = out.to.port;
-            self.nudge(port);
+            lines::tell(&out.given.line);
         }
         true
     }

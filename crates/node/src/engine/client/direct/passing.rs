@@ -3,8 +3,8 @@
 
 use super::{In, TAGGED, Way, is_plain, label_of};
 use crate::attach::GivenRing;
-use crate::engine::client::Client;
 use crate::engine::client::slots::{self, DirectBody};
+use crate::engine::client::{Client, lines};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::node::{Destination, Manner};
 use polyrail_shm::{Buffer, DirectReceiver, Region, Segment};
@@ -65,8 +65,7 @@ impl Client {
             out.given.ring.forget_room();
         }
         if out.given.bell.ring() {
-            let port = out.to.port;
-            self.nudge(port);
+            lines::tell(&out.given.line);
         }
         let number = self.sent + self.directs.sent;
         self.directs.sent += 1;
@@ -136,6 +135,7 @@ pub(in crate::engine::client) fn fetch_file(
 
 /// The file that the sender has given under this number: it stays the next until it was mapped.
 fn fetch(line: &UnixSocket, number: u32) -> Fetched {
+    lines::clear(line);
     let mut said = [0; PACKET_BYTES];
     match line.peek(&mut said) {
         Ok(Some(packet)) if packet.cut && packet.descriptors.is_empty() => Fetched::NotNow,

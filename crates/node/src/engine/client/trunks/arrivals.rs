@@ -42,7 +42,6 @@ impl Client {
             trunk.tell();
             trunks.unsure |= !trunk.owed.is_empty();
             has_ended |= is_over;
-            self.nudge_by(at);
         }
         if has_ended {
             self.end_trunks();
@@ -76,7 +75,7 @@ impl Trunk {
     /// Tells the other end how far this one is, and wakes it if it waits for room.
     pub(super) fn tell(&mut self) {
         if self.given.back.tell() {
-            self.nudges |= self.given.bell.ring();
+            self.ring();
         }
     }
 

@@ -73,7 +73,6 @@ impl Client {
             talks: BTreeMap::new(),
             next: 0,
             waits: false,
-            nudges: false,
             owed: VecDeque::new(),
             asked: 0,
             granted,
@@ -134,9 +133,7 @@ impl Client {
             return Some(Err(Blocked));
         }
         let key = trunk.free_key(&self.connections)?;
-        let opened = self.open_by((at, key), to, (wish, waits), first);
-        self.nudge_by(at);
-        Some(opened)
+        Some(self.open_by((at, key), to, (wish, waits), first))
     }
 
     fn open_by(
@@ -198,9 +195,7 @@ impl Client {
         if trunk.talks.get(&key).is_none_or(|talk| !talk.owes_answer) {
             return Ok(());
         }
-        let said = trunk.say((Kind::Signal, key, 0), room, &[]);
-        self.nudge_by_id(id);
-        said
+        trunk.say((Kind::Signal, key, 0), room, &[])
     }
 
     /// Says what is to be said before this thread waits, and takes in what has come meanwhile.
@@ -243,7 +238,6 @@ impl Client {
                 }
             }
             self.trunks.unsure |= !self.trunks.list[at].owed.is_empty();
-            self.nudge_by(at);
         }
     }
 }

@@ -122,7 +122,6 @@ impl Client {
             known.sent_all |= last;
             self.directs.count_sent();
         }
-        self.nudge_by_id(id);
         passed
     }
 

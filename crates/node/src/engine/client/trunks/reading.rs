@@ -63,15 +63,12 @@ impl Client {
         let Some((trunk, key)) = trunks.at(id) else { return };
         trunk.give_up(connections, key);
         trunk.pay();
-        self.nudge_by_id(id);
     }
 
     /// Tells the other end of a connection how much was read; whether that could be done.
     pub(in crate::engine::client) fn tell_read_past(&mut self, id: ConnectionId) -> bool {
         let Some((trunk, key)) = self.trunks.at(id) else { return true };
-        let told = trunk.tell_read(key);
-        self.nudge_by_id(id);
-        told
+        trunk.tell_read(key)
     }
 
     /// Gives the memory of what came by a connection back.
@@ -93,6 +90,5 @@ impl Client {
             DirectBody::Passed { number, .. } => trunk.given.back.return_passed(number),
         }
         trunk.tell();
-        self.nudge_by_id(id);
     }
 }

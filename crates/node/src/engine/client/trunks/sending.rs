@@ -118,7 +118,6 @@ impl Client {
         }
         let sent = trunk.send((known, key), bytes, last, room);
         known.sent_all |= last && sent.is_ok();
-        self.nudge_by_id(id);
         sent
     }
 
@@ -142,7 +141,6 @@ impl Client {
         if !key.ours && !talk.answered && !talk.owes_answer {
             trunk.refuse(key, Ended::NotAllowed, room);
             trunk.remove(key);
-            self.nudge_by_id(id);
             return Ok(());
         }
         let says_deaf = deaf && !talk.said_deaf && !talk.heard_all;
@@ -152,7 +150,6 @@ impl Client {
             return Ok(());
         }
         let said = trunk.say((Kind::Signal, key, flags), room, &[]);
-        self.nudge_by_id(id);
         if said.is_err() {
             // What makes room may have to be taken first.
             self.sort_trunks();
