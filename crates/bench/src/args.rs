@@ -4,6 +4,7 @@ mod failover;
 mod host;
 mod keep;
 mod load;
+mod model;
 mod named;
 mod peers;
 mod plan;
@@ -24,6 +25,7 @@ pub(crate) use host::HostPlan;
 pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
 pub use load::{BesideKind, FlowDirection, LoadArgs};
+pub use model::ModelArgs;
 pub use named::{NamedArgs, PlanName};
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
@@ -146,6 +148,14 @@ pub enum BenchCommand {
     #[command(after_help = "Example: polyrail bench compare before.json after.json --threshold 2\n\n\
         Exit codes: 0 no regression, 1 at least one, 2 the documents cannot be compared.")]
     Compare(CompareArgs),
+    /// Fits T(n) = T_start + n / Bw to documents of --json, in pieces, with intervals, and LogGP's parameters
+    #[command(
+        after_help = "Example: polyrail bench pingpong --protocol polyrail --size 64..1M --json > pingpong.json\n         \
+        polyrail bench stream --protocol polyrail --size 64..1M --json > stream.json\n         \
+        polyrail bench model pingpong.json stream.json --at 3000,100K --plot\n\n\
+        Exit codes: 0 all curves are fitted, 1 something is not, 2 nothing could be."
+    )]
+    Model(ModelArgs),
     /// Measures several workloads under one name, for one report
     #[command(after_help = "Example: polyrail bench plan mnc --repeat 5 --json\n  \
         polyrail bench plan mnc --protocol polyrail,mptcp --rate 1000:250")]

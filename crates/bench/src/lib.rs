@@ -19,6 +19,7 @@ mod control;
 mod drain;
 mod errand;
 mod failover;
+mod fit;
 mod host;
 mod idle;
 mod measured;
@@ -40,11 +41,12 @@ mod workload;
 
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
-    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, NamedArgs, PeersArgs,
-    Placement, PlanName, ReadKind, SendKind, ServeArgs,
+    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, ModelArgs, NamedArgs,
+    PeersArgs, Placement, PlanName, ReadKind, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;
+pub use fit::MODEL_SCHEMA;
 pub use remote::CONTROL_PORT;
 pub use report::{COMPARE_SCHEMA, Report, SCHEMA};
 pub use run::JOURNAL_SCHEMA;

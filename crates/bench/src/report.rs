@@ -7,6 +7,7 @@ mod document;
 mod expected;
 mod figures;
 mod list;
+mod samples;
 mod table;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub use compare::COMPARE_SCHEMA;
 pub(crate) use compare::Comparison;
 use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
 pub(crate) use list::List;
+pub(crate) use samples::{Measured, MeasuredRow, said};
+pub(crate) use table::{columns, short};
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "polyrail-bench/1";
@@ -319,6 +322,8 @@ impl Series {
             memory_mib: figures::memory(samples()),
             cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
             machine_cpu_s_per_gb: Spread::over(samples().map(|sample| self.machine_s_per_gb(sample))),
+            cores_used: spread(cores_used)
+                .filter(|_| case.workload.has_latency() && case.point.load.threads() == 2),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),
@@ -856,6 +861,14 @@ fn cpu_s_per_gb<'a>(sample: &Sample, sides: impl Iterator<Item = &'a SideReport>
     let cores =
         sum(sides.map(|side| (side.window_ns > 0).then(|| side.cpu_ns as f64 / side.window_ns as f64)))?;
     per_gb(sample, cores)
+}
+
+/// Cores that both sides kept busy within their windows; none where a side did not tell.
+fn cores_used(sample: &Sample) -> Option<f64> {
+    let cores = |side: &SideReport| {
+        (side.window_ns > 0 && side.cpu_ns > 0).then(|| side.cpu_ns as f64 / side.window_ns as f64)
+    };
+    Some(cores(&sample.sender)? + cores(&sample.receiver)?)
 }
 
 /// What so many cores that are busy all the time come to, in seconds per gigabyte that arrived.

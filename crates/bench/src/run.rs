@@ -21,12 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{
-    BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, Placement, Plan, Point,
+    BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, ModelArgs, Placement,
+    Plan, Point,
 };
 use crate::buckets::{Shape, filler};
 use crate::check::MESSAGE_BYTES_MIN;
 use crate::control::{Beside, Crowd, Job, Role, Setup, SideReport};
 use crate::failover::Cut;
+use crate::fit::Models;
 use crate::host::{Device, DeviceRow};
 use crate::measured::program;
 use crate::netns::{LinkSpec, NetnsError, Spec, Testbed, device, reexecute_unprivileged};
@@ -65,6 +67,7 @@ pub fn run(args: BenchArgs) -> i32 {
         }
         Some(BenchCommand::Serve(serve)) => return far::serve(serve, args.json),
         Some(BenchCommand::Compare(asked)) => return compare(asked, args.json),
+        Some(BenchCommand::Model(asked)) => return model(asked, args.json),
         Some(BenchCommand::Peers(peers)) => {
             let report = if peers.needs_testbed() { enter() } else { None };
             return finish(args.json, false, &report.unwrap_or_else(|| peer::measure(peers)));
@@ -107,6 +110,19 @@ fn compare(asked: &CompareArgs, json: bool) -> i32 {
         (None, false) => return emit(comparison.table(), comparison.exit_code()),
     }
     if json { emit(comparison.json(), comparison.exit_code()) } else { comparison.exit_code() }
+}
+
+fn model(asked: &ModelArgs, json: bool) -> i32 {
+    let models = match asked.sizes() {
+        Ok(at) => Models::of_files(&asked.files, &at),
+        Err(error) => Models::refused(error),
+    };
+    match (models.error(), json) {
+        (Some(error), _) => eprintln!("polyrail bench model: {error}"),
+        (None, true) => {}
+        (None, false) => return emit(models.table(asked.plot), models.exit_code()),
+    }
+    if json { emit(models.json(), models.exit_code()) } else { models.exit_code() }
 }
 
 /// Tells of arguments that the command line's parser refused, as a report if `json` was among them; gives the exit

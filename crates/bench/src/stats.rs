@@ -4,6 +4,7 @@ mod shift;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use shift::hampel_weight;
 pub use shift::{SAMPLES_MIN, Shift, shift};
 
 /// The middle of several samples, with their range.

@@ -5,7 +5,7 @@
 
 mod figures;
 mod notes;
-mod read;
+pub(super) mod read;
 mod table;
 
 use std::path::Path;

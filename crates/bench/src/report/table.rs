@@ -402,7 +402,7 @@ pub(super) fn conditions(row: &Row) -> String {
 }
 
 /// Four significant digits are as many as any figure here deserves.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value {
         v if v >= 1_000.0 => format!("{v:.0}"),
         v if v >= 100.0 => format!("{v:.1}"),
@@ -411,7 +411,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-pub(super) fn columns(text: &mut String, heading: &[String], rows: &[Vec<String>]) {
+pub(crate) fn columns(text: &mut String, heading: &[String], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].len());
         cells.chain([heading[column].len()]).max().unwrap_or(0)

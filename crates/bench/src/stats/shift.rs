@@ -124,7 +124,7 @@ fn contrast(first: &[f64], second: &[f64], scratch: &mut Vec<f64>) -> Contrast {
 
 /// The weighted mean of one side, from its median on, and its error.
 fn middle(side: &[f64], median: f64, scatter: f64) -> Middle {
-    let weigh = |at: f64| side.iter().map(move |value| (weight((value - at) / scatter), *value));
+    let weigh = |at: f64| side.iter().map(move |value| (hampel_weight((value - at) / scatter), *value));
     let sum = |at: f64| {
         weigh(at).fold((0.0, 0.0), |(all, sum), (weight, value)| (all + weight, sum + weight * value))
     };
@@ -142,8 +142,8 @@ fn middle(side: &[f64], median: f64, scatter: f64) -> Middle {
     Middle { at, error_squared: variance / weights.max(1.0), outliers }
 }
 
-/// Hampel's weights: one, then as much as keeps the influence constant, then falling to none.
-fn weight(distance: f64) -> f64 {
+/// Hampel's weights of a distance in units of the scatter: one, then as much as keeps the influence constant, then falling to none.
+pub(crate) fn hampel_weight(distance: f64) -> f64 {
     match distance.abs() {
         near if near <= FULL_UNTIL => 1.0,
         far if far <= LESS_FROM => FULL_UNTIL / far,

@@ -14,7 +14,7 @@ use crate::schema;
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The document in a file; the error is one line that names it.
-pub(super) fn read(path: &Path) -> Result<Document, String> {
+pub(in crate::report) fn read(path: &Path) -> Result<Document, String> {
     let told = |error: String| format!("{}: {error}", path.display());
     parse(&bytes(path).map_err(told)?).map_err(told)
 }
@@ -29,7 +29,8 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn parse(bytes: &[u8]) -> Result<Document, String> {
+/// The document that these bytes are; the error is one line.
+pub(in crate::report) fn parse(bytes: &[u8]) -> Result<Document, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
     // First of all: what else a newer document has may well look wrong here.
     schema::check(&value, SCHEMA)?;
