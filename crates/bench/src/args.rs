@@ -1,5 +1,6 @@
 //! The command line of `bench`.
 
+mod advise;
 mod failover;
 mod host;
 mod keep;
@@ -19,6 +20,7 @@ use crate::check::{CONTENTS_BYTES_MIN, MESSAGE_BYTES_MIN};
 use crate::wait::WaitMode;
 use crate::workload::{Defaults, Workload};
 
+pub use advise::AdviseArgs;
 pub(crate) use failover::FailoverPlan;
 pub use failover::{FailoverArgs, FlowClass};
 pub(crate) use host::HostPlan;

@@ -31,4 +31,5 @@ pub use ask::MODEL_SCHEMA;
 pub(crate) use ask::Models;
 pub(crate) use bootstrap::{Fitted, Interval};
 pub(crate) use collect::{Series, same_machine, series};
-pub(crate) use curve::{Curve, TimedSample};
+#[cfg(test)]
+use curve::{Curve, TimedSample};

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod agent;
 mod args;
 mod buckets;
@@ -39,10 +40,11 @@ pub mod stats;
 mod wait;
 mod workload;
 
+pub use advise::{ADVICE_SCHEMA, advise};
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
-    BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, ModelArgs, NamedArgs,
-    PeersArgs, Placement, PlanName, ReadKind, SendKind, ServeArgs,
+    AdviseArgs, BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, ModelArgs,
+    NamedArgs, PeersArgs, Placement, PlanName, ReadKind, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;

@@ -98,7 +98,7 @@ pub fn run(args: BenchArgs) -> i32 {
 
 /// Without root, network namespaces need a user namespace first; that replaces the process, or gives the reason why
 /// not.
-fn enter() -> Option<Report> {
+pub(crate) fn enter() -> Option<Report> {
     (!rustix::process::geteuid().is_root()).then(|| Report::failed(reexecute_unprivileged().to_string()))
 }
 

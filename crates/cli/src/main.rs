@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod bench;
 mod config;
 mod connection;
@@ -102,6 +103,8 @@ enum Command {
     Testbed(testbed::TestbedCommand),
     /// Measures protocols beside each other
     Bench(Box<bench::Bench>),
+    /// Tells which protocol, buffer, message size, links and way of waiting serve best here, and on what evidence
+    Advise(Box<advise::Advise>),
 }
 
 fn main() -> ExitCode {
@@ -134,6 +137,7 @@ fn run(command: Command, output: &Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments, output),
         Command::Bench(arguments) => Ok(bench::run(*arguments, output)),
+        Command::Advise(arguments) => Ok(advise::run(&arguments, output)),
         Command::Send(arguments) => send::run(&arguments, output),
         Command::Recv(arguments) => recv::run(&arguments, output),
         Command::Watch(arguments) => watch::run(&arguments, output),

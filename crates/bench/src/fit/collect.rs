@@ -14,7 +14,6 @@ const LOADS: [&str; 7] = ["offer", "arrivals_per_s", "streams", "pairs", "sender
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) workload: Workload,
-    pub(crate) protocol: String,
     /// All conditions but the size.
     pub(crate) conditions: Map<String, Value>,
     pub(crate) curve: Curve,
@@ -32,8 +31,12 @@ pub(crate) fn series(all: &[Measured]) -> Vec<Series> {
         let place = match series.iter().position(|one| one.conditions == conditions) {
             Some(place) => place,
             None => {
-                let (workload, protocol, curve) = (row.workload, row.protocol.clone(), Curve::default());
-                series.push(Series { workload, protocol, conditions, curve, cpu_us: None });
+                series.push(Series {
+                    workload: row.workload,
+                    conditions,
+                    curve: Curve::default(),
+                    cpu_us: None,
+                });
                 series.len() - 1
             }
         };

@@ -19,17 +19,18 @@ pub(super) fn plot(fitted: &Fitted) -> String {
         step
     };
     let mut rows = vec![vec![' '; WIDTH]; HEIGHT];
-    for column in 0..WIDTH {
+    let modelled = |column: usize| {
         let bytes = first * (last / first).powf(column as f64 / (WIDTH - 1) as f64);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "within the sizes measured"
+            reason = "a size measured, or between"
         )]
         let time = fitted.time_us(bytes.round() as usize);
-        if let Some(time) = time.ok().filter(|time| time.value > 0.0) {
-            rows[place(time.value, low_us, high_us, HEIGHT)][column] = '.';
-        }
+        time.ok().filter(|time| time.value > 0.0).map(|time| (column, time.value))
+    };
+    for (column, time_us) in (0..WIDTH).filter_map(modelled) {
+        rows[place(time_us, low_us, high_us, HEIGHT)][column] = '.';
     }
     for (bytes, time_us) in sizes.iter().zip(times()) {
         rows[place(time_us, low_us, high_us, HEIGHT)][place(*bytes, first, last, WIDTH)] = 'o';
