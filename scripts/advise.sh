@@ -10,7 +10,7 @@ polyrail=${POLYRAIL:-target/release/polyrail}
 folder=${1:-$(mktemp -d /tmp/polyrail-advise.XXXXXX)}
 reliable_inter=polyrail,polyrail-connection,polyrail-stream,tcp-cubic,tcp-bbr,tcp-nodelay,mptcp,mptcp-bbr,zmq
 reliable_intra=$reliable_inter,unix-stream,unix-seqpacket,unix-dgram,pipe
-window="--warmup 0.03 --duration 0.1 --repeat ${REPEAT:-7} --json"
+window="--warmup 0.03 --duration 0.2 --repeat ${REPEAT:-7} --json"
 
 # testbed NAME PROTOCOLS PLACEMENT...
 testbed() {
@@ -32,13 +32,19 @@ testbed() {
     sweep wait openloop "$@" --arrivals 1000 --size 64 --protocol polyrail --wait spin,adaptive,block
     sweep answers pingpong "$@" --size 64 --protocol polyrail --wait spin,adaptive,block
     case " $* " in
-        *" --links "*) sweep links links "$@" --size 4K,64K,1M --protocol polyrail --wait adaptive ;;
+        *" --links "*) sweep links links "$@" --size 64K,1M --protocol polyrail --wait adaptive ;;
     esac
     "$polyrail" advise "$folder/$name"/quick/*.json --against "$folder/$name"/sweep/*.json > "$folder/$name/held.txt"
     sed -n '/^held against/,/^  [0-9]* of /p' "$folder/$name/held.txt"
 }
 
-testbed fast "$reliable_inter" --placement inter
-testbed unequal "$reliable_inter" --placement inter --links 2 --rate 1000:100
-testbed within "$reliable_intra" --placement intra
+# TESTBEDS names those to do.
+for name in ${TESTBEDS:-fast unequal within}; do
+    case $name in
+        fast) testbed fast "$reliable_inter" --placement inter ;;
+        unequal) testbed unequal "$reliable_inter" --placement inter --links 2 --rate 1000:100 ;;
+        within) testbed within "$reliable_intra" --placement intra ;;
+        *) echo "TESTBEDS: no testbed is named $name: there are fast, unequal, within" >&2; exit 2 ;;
+    esac
+done
 echo "documents: $folder"

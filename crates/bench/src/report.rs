@@ -322,8 +322,7 @@ impl Series {
             memory_mib: figures::memory(samples()),
             cpu_s_per_gb: self.cpu_of_sides().filter(|_| one_way),
             machine_cpu_s_per_gb: Spread::over(samples().map(|sample| self.machine_s_per_gb(sample))),
-            cores_used: spread(cores_used)
-                .filter(|_| case.workload.has_latency() && case.point.load.threads() == 2),
+            cores_used: spread(cores_used).filter(|_| case.workload == Workload::OpenLoop),
             lost: sum(&|sample| self.checked(sample).lost),
             duplicated: sum(&|sample| self.checked(sample).duplicated),
             reordered: sum(&|sample| self.checked(sample).reordered),

@@ -75,11 +75,8 @@ impl Advice {
             Err(error) => return refused(error),
         };
         let notes = match same_machine(&documents) {
-            // Of a quick measurement each document has the protocols that it needs.
-            Ok(notes) if asked.files.is_empty() => {
-                notes.into_iter().filter(|note| !note.contains(" is not in ")).collect()
-            }
-            Ok(notes) => notes,
+            // Each question names its own candidates: that a document has fewer protocols than another one tells nothing.
+            Ok(notes) => notes.into_iter().filter(|note| !note.contains(" is not in ")).collect(),
             Err(error) => return refused(error),
         };
         let mut advice = Self { unknown, error, notes, ..Self::empty(asked) };

@@ -26,6 +26,8 @@ const BEST: usize = 3;
 /// Warm-up and window of a sample, in seconds.
 const WARMUP_S: f64 = 0.03;
 const WINDOW_S: f64 = 0.06;
+/// The window of links with a rate: large messages are few in the other one, and the links' buckets a good part of them.
+const THROTTLED_S: f64 = 0.2;
 /// What a sample takes with all that is around it, until it is known better.
 const SAMPLE_S: f64 = 0.35;
 /// Messages per second of a program that has something to say now and then.
@@ -118,6 +120,13 @@ fn base(asked: &AdviseArgs, placement: &Placement, workload: Workload) -> BenchA
     }
 }
 
+/// The window for what decides.
+fn window_s(one: &BenchArgs) -> f64 {
+    let throttled = one.rate.iter().any(|rate| rate.split(':').any(|link| link != "0"));
+    let is_one_way = one.workload.is_some_and(Workload::is_one_way);
+    if throttled && is_one_way { THROTTLED_S } else { WINDOW_S }
+}
+
 /// What else is measured, of Polyrail, where it is measured first.
 fn further(asked: &AdviseArgs) -> Vec<(&'static str, BenchArgs)> {
     let Some(placement) = asked.placement.first() else { return Vec::new() };
@@ -129,7 +138,7 @@ fn further(asked: &AdviseArgs) -> Vec<(&'static str, BenchArgs)> {
     };
     let mut all = Vec::new();
     if asked.links > 1 && asked.placement.contains(&Placement::Inter) {
-        let links = ours(Workload::Links, &["4K", "64K", "1M"], LOOK_AGAIN);
+        let links = ours(Workload::Links, &["64K", "1M"], LOOK_AGAIN);
         let (placement, rate) = (vec![Placement::Inter], vec![asked.rate.clone()]);
         all.push((
             Question::FurtherLinks.name(),
@@ -173,6 +182,7 @@ impl Quick {
                 protocol: close,
                 size: vec![size.to_string()],
                 repeat: Some(LOOK_AGAIN),
+                duration: Some(window_s(one)),
                 ..one.clone()
             };
             self.step("protocols that are close", again, asked, deadline);

@@ -164,7 +164,7 @@ pub(super) struct Row {
     /// Time that cores of the machine were busy, per gigabyte that arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) machine_cpu_s_per_gb: Option<Spread>,
-    /// Of answers and arrivals between one pair: cores that both sides together kept busy.
+    /// Of arrivals between one pair: cores that both sides together kept busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cores_used: Option<Spread>,
     pub(super) lost: u64,
