@@ -283,3 +283,60 @@ fn command(one: &BenchArgs) -> String {
     words.push("--repeat 15 --json".to_owned());
     words.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::tests::parse;
+
+    fn asked(placement: Vec<Placement>) -> AdviseArgs {
+        AdviseArgs {
+            files: Vec::new(),
+            placement,
+            links: 2,
+            rate: "1000:100".to_owned(),
+            wait: WaitMode::Adaptive,
+            limit: 110.0,
+            keep: None,
+            against: Vec::new(),
+            toml: false,
+        }
+    }
+
+    #[test]
+    fn every_order_is_allowed_and_its_command_line_asks_for_the_same() {
+        for placement in
+            [vec![Placement::Inter], vec![Placement::Intra], vec![Placement::Inter, Placement::Intra]]
+        {
+            let asked = asked(placement);
+            let of_case = |(workload, sizes)| BenchArgs {
+                size: words(sizes),
+                ..base(&asked, &asked.placement[0], workload)
+            };
+            let mut orders: Vec<BenchArgs> =
+                cases(asked.placement.len() > 1).into_iter().map(of_case).collect();
+            orders.extend(further(&asked).into_iter().map(|(_, order)| order));
+            for order in orders {
+                let line = command(&order);
+                let plan = order.plan().expect(&line);
+                let told = parse(line.strip_prefix("polyrail bench ").expect(&line))
+                    .expect(&line)
+                    .plan()
+                    .expect(&line);
+                assert_eq!((told.environments, told.points), (plan.environments, plan.points), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn streams_over_links_with_a_rate_are_looked_at_for_longer() {
+        let of = |workload, rate: &str| BenchArgs {
+            workload: Some(workload),
+            rate: vec![rate.to_owned()],
+            ..BenchArgs::default()
+        };
+        assert_eq!(window_s(&of(Workload::Stream, "1000:0")), THROTTLED_S);
+        assert_eq!(window_s(&of(Workload::Stream, "0")), WINDOW_S);
+        assert_eq!(window_s(&of(Workload::PingPong, "1000")), WINDOW_S);
+    }
+}
