@@ -1,7 +1,8 @@
 # Every target sets up what it needs first; a second call finds it done.
 #
 #   make demo    two nodes, two links, cuts in mid-transfer, figures at the end (DEMO="--bytes 100M" for options)
-#   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces
+#   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces, another kernel
+#   make test-guest   of the tests only those of the kernel's TIPC and SCTP, in another kernel by QEMU
 #   make build   the program, target/release/polyrail
 #   make static  the program as one file without libraries, to be copied to other machines
 #   make peers   drivers of other systems, for `polyrail bench peers`: those whose libraries are installed
@@ -15,7 +16,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 SEEDS ?= 20000
 DEMO ?=
 
-.PHONY: help setup build static demo test sim peers
+.PHONY: help setup build static demo test test-guest sim peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -36,6 +37,10 @@ demo: setup
 test:
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+test-guest:
+	@scripts/setup.sh test
+	@scripts/test.sh guest
 
 sim: setup
 	cargo run --release --package polyrail-sim -- --seeds $(SEEDS)

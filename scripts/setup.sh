@@ -29,8 +29,15 @@ packages_to_run() {
     has ethtool || echo ethtool
 }
 
-# What tests use and skip where it is missing: tshark checks the dissector.
+# What tests use and skip where it is missing: tshark checks the dissector, the others boot another kernel (scripts/guest.sh).
 packages_to_test() { has tshark || echo tshark; }
+packages_for_guest() {
+    has qemu-system-x86_64 || echo qemu-system-x86
+    has busybox || echo busybox-static
+    has cpio || echo cpio
+    has modprobe || echo kmod
+    has tipc || echo iproute2
+}
 
 # As root, or by sudo where that asks nothing; fails where neither works.
 as_root() {
@@ -67,13 +74,15 @@ install_packages() {
     say "going on: the program can be built; what needs network namespaces will be skipped"
 }
 
-# By itself, so that a system without it gets all else.
+# Each by itself, so that a system without one gets all else.
 install_for_tests() {
-    local test
-    test=$(packages_to_test)
-    [ -n "$test" ] || return 0
-    # shellcheck disable=SC2086
-    apt_install $test || say "going on without $test: the tests that use it will be skipped"
+    local packages test
+    for packages in packages_to_test packages_for_guest; do
+        test=$($packages | xargs)
+        [ -n "$test" ] || continue
+        # shellcheck disable=SC2086
+        apt_install $test || say "going on without $test: the tests that use it will be skipped"
+    done
 }
 
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }

@@ -72,6 +72,22 @@ planted_faults() {
     cargo run "${profile[@]}" --quiet --package polyrail-sim --features planted -- --planted
 }
 
+# The kernel's TIPC and SCTP, in another kernel; the document of the run stays beside it.
+guest() {
+    local kernel
+    kernel=$(scripts/kernel.sh) || return 1
+    DOCUMENT="${CARGO_TARGET_DIR:-target}/guest/kernel-tipc.json" scripts/guest.sh "$kernel"
+}
+
+# What the guest lacks, in words; nothing where it can be booted.
+guest_lacks() {
+    [ "$(uname -m)" = x86_64 ] || { echo "the guest is for x86-64"; return; }
+    local command
+    for command in apt-get dpkg-deb qemu-system-x86_64 busybox cpio modprobe ip tipc nft ethtool; do
+        command -v "$command" >/dev/null || { echo "$command is missing (scripts/setup.sh test installs what it can)"; return; }
+    done
+}
+
 can_make_namespaces() { [ "$(id -u)" = 0 ] || unshare -Urnm true 2>/dev/null; }
 
 if cargo fmt --version >/dev/null 2>&1; then
@@ -93,6 +109,12 @@ step loom loom
 step fuzz fuzz
 step simulator simulator
 step planted-faults planted_faults
+lack=$(guest_lacks)
+if [ -z "$lack" ]; then
+    step guest guest
+else
+    skip guest "$lack"
+fi
 
 printf '\n'
 for name in ${failed_names[@]+"${failed_names[@]}"}; do echo "failed: $name"; done

@@ -28,7 +28,7 @@ pub use host::{HostArgs, Placement, ServeArgs};
 pub use keep::{CompareArgs, KeepArgs};
 pub use load::{BesideKind, FlowDirection, LoadArgs};
 pub use model::ModelArgs;
-pub use named::{NamedArgs, PlanName};
+pub use named::NamedArgs;
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
 use values::{parse_bytes, seconds};
@@ -108,7 +108,8 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     pub send: Option<SendKind>,
     /// Look at both ends of each message where it lies (place, if not given), or have receivers copy all of it to memory of their
-    /// own, where the protocol has not done so: stream and rate.
+    /// own, where the protocol has not done so; or have sockets of bytes wait for a whole message each time (whole: MSG_WAITALL,
+    /// with --wait block): stream and rate.
     #[arg(long, value_enum)]
     pub read: Option<ReadKind>,
     /// Ratios to report, as A:B; polyrail to every other protocol if not given. Not for stalled.
@@ -158,9 +159,10 @@ pub enum BenchCommand {
         Exit codes: 0 all curves are fitted, 1 something is not, 2 nothing could be."
     )]
     Model(ModelArgs),
-    /// Measures several workloads under one name, for one report
-    #[command(after_help = "Example: polyrail bench plan mnc --repeat 5 --json\n  \
-        polyrail bench plan mnc --protocol polyrail,mptcp --rate 1000:250")]
+    /// Measures what a plan says, and decides what was published about it
+    #[command(after_help = "Example: polyrail bench plan s1-transactions --json\n  \
+        polyrail bench plan mnc --protocol polyrail,mptcp --rate 1000:250 --duration 0.2\n  \
+        polyrail bench plan s2-sizes --show > mine.toml; polyrail bench plan mine.toml")]
     Plan(NamedArgs),
     /// Measures our protocols beside other systems
     #[command(
@@ -188,6 +190,8 @@ pub enum ReadKind {
     Place,
     /// They have a copy of it in memory of their own.
     Copy,
+    /// Each reading call returns when a whole message is there, and no earlier (MSG_WAITALL).
+    Whole,
 }
 
 /// What `stalled` pushes.
@@ -216,6 +220,9 @@ impl BenchArgs {
         let sleeps = points.iter().all(|point| point.wait == WaitMode::Block);
         if self.one_core && (self.placement != [Placement::Intra] || !sleeps) {
             return Err("--one-core is for --placement intra --wait block: who spins there waits for the end of its own time slice".to_owned());
+        }
+        if self.read == Some(ReadKind::Whole) && !sleeps {
+            return Err("--read whole is for --wait block: who does not sleep takes what is there".to_owned());
         }
         let host = self.host.plan(&self.placement)?;
         if host.is_some() {

@@ -25,6 +25,9 @@ pub struct Host {
     pub governor: Option<String>,
     /// Whether it is a virtual machine, as the processor says.
     pub hypervisor: bool,
+    /// Whether its cores are emulated by a program: then times and rates say nothing, only ratios do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub emulated: bool,
     /// Memory, in MiB.
     pub memory_mib: u64,
     /// The system's default congestion control.
@@ -51,9 +54,11 @@ impl Host {
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         let memory = read("/proc/meminfo");
         let memory_kib = memory.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0_u64);
+        let cpu = field("model name");
         Self {
+            emulated: is_emulated(&cpu),
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease")),
-            cpu: field("model name"),
+            cpu,
             cores: core_count(),
             governor: Some(governor).filter(|text| !text.is_empty()),
             hypervisor: field("flags").split_whitespace().any(|flag| flag == "hypervisor"),
@@ -92,6 +97,16 @@ impl Host {
     }
 }
 
+/// QEMU without hardware help calls its processors so.
+fn is_emulated(cpu: &str) -> bool {
+    cpu.contains("QEMU TCG")
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).map_or(String::new(), |text| text.trim().to_owned())
 }
@@ -105,6 +120,16 @@ mod tests {
         let host = Host::here();
         let other = Host { kernel: "Linux 9".to_owned(), load_1min: 99.0, memory_mib: 1, ..host.clone() };
         assert_eq!(host.differences(&other), [("kernel", host.kernel.clone(), "Linux 9".to_owned())]);
+    }
+
+    #[test]
+    fn a_machine_is_told_to_be_emulated_only_where_it_is() {
+        assert!(is_emulated("QEMU TCG CPU version 2.5+"));
+        let host = Host { emulated: false, ..Host::here() };
+        let written = |host: &Host| serde_json::to_value(host).unwrap();
+        assert!(written(&host).get("emulated").is_none());
+        let emulated = Host { emulated: true, ..host };
+        assert_eq!(serde_json::from_value::<Host>(written(&emulated)).unwrap(), emulated);
     }
 
     #[test]

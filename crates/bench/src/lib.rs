@@ -29,6 +29,7 @@ mod model;
 pub mod netns;
 mod pace;
 mod peers;
+mod plans;
 mod process;
 pub mod protocol;
 mod pss;
@@ -44,7 +45,7 @@ pub use advise::{ADVICE_SCHEMA, advise};
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
     AdviseArgs, BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, ModelArgs,
-    NamedArgs, PeersArgs, Placement, PlanName, ReadKind, SendKind, ServeArgs,
+    NamedArgs, PeersArgs, Placement, ReadKind, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;

@@ -162,6 +162,11 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// Whether it is a socket of bytes, whose reading calls can be told to return whole messages only.
+    fn reads_whole(&self) -> bool {
+        false
+    }
+
     /// Whether threads of its own carry the messages: beside a thread that spins, each needs a core.
     fn has_carrying_threads(&self) -> bool {
         false

@@ -6,6 +6,7 @@ mod csv;
 mod document;
 mod expected;
 mod figures;
+mod findings;
 mod list;
 mod samples;
 mod table;
@@ -33,6 +34,7 @@ use crate::workload::{Histogram, ToolCost, Workload};
 pub use compare::COMPARE_SCHEMA;
 pub(crate) use compare::Comparison;
 use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
+pub(crate) use findings::planned_conditions;
 pub(crate) use list::List;
 pub(crate) use samples::{Measured, MeasuredRow, said};
 pub(crate) use table::{columns, short};
@@ -92,7 +94,7 @@ impl Case {
                 && protocol.has_classes())
             .then_some(plan.failover.class),
             send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
-            read: (plan.read == ReadKind::Copy).then_some(plan.read),
+            read: (plan.read != ReadKind::Place).then_some(plan.read),
             tool: None,
         }
     }
@@ -123,7 +125,7 @@ impl Case {
             point: point.clone(),
             class: None,
             send: None,
-            read: (plan.read == ReadKind::Copy).then_some(plan.read),
+            read: (plan.read != ReadKind::Place).then_some(plan.read),
             tool: None,
         }
     }
@@ -147,8 +149,13 @@ impl Case {
             name if name.is_empty() => name,
             name => format!(" {name}"),
         };
+        let read = match self.read {
+            None | Some(ReadKind::Place) => "",
+            Some(ReadKind::Copy) => " copied",
+            Some(ReadKind::Whole) => " whole",
+        };
         let (workload, placement, wait) = (self.workload.name(), placement.name(), self.point.wait.name());
-        format!("{workload} {placement}{links}{loss}{delay} {} B {wait}{buffer}{load}", self.point.size)
+        format!("{workload} {placement}{links}{loss}{delay} {} B {wait}{read}{buffer}{load}", self.point.size)
     }
 
     fn wait(&self) -> WaitMode {
@@ -193,6 +200,12 @@ impl Series {
 
     pub(crate) fn case(&self) -> &Case {
         &self.case
+    }
+
+    /// Whether another series is of the same protocol under the same conditions.
+    fn is_of_case(&self, other: &Self) -> bool {
+        let written = |series: &Self| serde_json::to_value(&series.case).ok();
+        written(self) == written(other)
     }
 
     pub(crate) fn add(&mut self, repetition: u32, sample: Sample, pulses: Pulses) {
@@ -600,8 +613,14 @@ impl Report {
         self.document.relays.push(row);
     }
 
+    /// Adds a series. One of a later round goes to what was measured before in the same case.
     pub(crate) fn add(&mut self, series: Series) {
-        if !series.samples.is_empty() {
+        let Some((first, ..)) = series.samples.first() else { return };
+        let known = self.series.iter().position(|known| *first > 0 && known.is_of_case(&series));
+        if let Some(place) = known {
+            self.series[place].samples.extend(series.samples);
+            self.document.results[place] = self.series[place].row();
+        } else {
             let mut row = series.row();
             if series.is_far() {
                 row.notes.extend(self.document.versions_differ());

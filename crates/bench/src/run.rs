@@ -14,6 +14,7 @@ mod side;
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{
     BenchArgs, BenchCommand, CompareArgs, Environment, FlowClass, FlowDirection, Load, ModelArgs, Placement,
-    Plan, Point,
+    Plan, Point, ReadKind,
 };
 use crate::buckets::{Shape, filler};
 use crate::check::MESSAGE_BYTES_MIN;
@@ -72,9 +73,7 @@ pub fn run(args: BenchArgs) -> i32 {
             let report = if peers.needs_testbed() { enter() } else { None };
             return finish(args.json, false, &report.unwrap_or_else(|| peer::measure(peers)));
         }
-        Some(BenchCommand::Plan(plan)) => {
-            return finish(args.json, false, &enter().unwrap_or_else(|| named::measure(plan)));
-        }
+        Some(BenchCommand::Plan(plan)) => return named::run(plan, args.json),
         None => {}
     }
     let finish = |report: &Report| finish(args.json, keep::to_output(&args.keep), report);
@@ -159,7 +158,9 @@ pub fn measure(args: &BenchArgs) -> Report {
     if let Some(journal) = journal.as_ref().filter(|journal| journal.len() > 0) {
         eprintln!("{} samples are in the journal already", journal.len());
     }
-    let mut run = Run { report, plan: &plan, protocols, peers: Vec::new(), stop, far: None, journal };
+    let repetitions = 0..plan.repeat;
+    let mut run =
+        Run { report, plan: &plan, protocols, peers: Vec::new(), stop, far: None, journal, repetitions };
     if let Err(error) = run.environments() {
         run.report.set_error(error);
     }
@@ -202,7 +203,11 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
+/// The protocols that a plan names, or the usual ones.
+///
+/// # Errors
+/// One that there is not.
+pub(crate) fn select(plan: &Plan) -> Result<Vec<&'static dyn Protocol>, String> {
     let known = || protocol::all().iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     let find = |name: &String| match protocol::find(name) {
         Some(protocol) => Ok(protocol),
@@ -237,6 +242,8 @@ struct Run<'a> {
     /// The machine of the receiver, while it is another one.
     far: Option<Arc<Client>>,
     journal: Option<Journal>,
+    /// Those that are measured now, counted from 0: all, or one round of a plan.
+    repetitions: Range<u32>,
 }
 
 /// What takes its turn in a repetition.
@@ -284,7 +291,7 @@ impl Run<'_> {
                 }
             }
             let mut testbed = testbed(environment).map_err(|error| error.to_string())?;
-            let looked = self.look_at_relay(&mut testbed);
+            let looked = if self.is_first_round() { self.look_at_relay(&mut testbed) } else { Ok(()) };
             let measured = looked.and_then(|()| self.points(Some(&testbed), environment));
             let removed = testbed.down().map_err(|error| error.to_string());
             measured.and(removed)?;
@@ -292,11 +299,17 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What stays the same is looked at once.
+    fn is_first_round(&self) -> bool {
+        self.repetitions.start == 0
+    }
+
     fn points(&mut self, testbed: Option<&Testbed>, environment: &Environment) -> Result<(), String> {
         let opposite = |point: &Point| matches!(point.load, Load::Pairs(2.., FlowDirection::Opposite));
         let both = self.plan.points.iter().any(opposite);
         let receivers = if both { &[RECEIVER_NODE, SENDER_NODE][..] } else { &[RECEIVER_NODE] };
-        if self.protocols.iter().any(|protocol| protocol.reach() != Reach::Machine) {
+        let leaves_machine = |protocol: &&dyn Protocol| protocol.reach() != Reach::Machine;
+        if self.is_first_round() && self.protocols.iter().any(leaves_machine) {
             self.report.add_devices(devices(testbed, self.far.as_deref(), environment));
         }
         let mut ready = Vec::new();
@@ -311,7 +324,7 @@ impl Run<'_> {
             let tool = self.tool(point)?;
             let mut series = Vec::new();
             for &protocol in &ready {
-                match suits(protocol, self.plan.workload, &environment.placement, point) {
+                match suits(protocol, self.plan, &environment.placement, point) {
                     Ok(()) => {
                         let case = Case::new(self.plan, protocol, environment, point);
                         series.push((Entrant::Protocol(protocol), Series::new(case.with_tool(tool))));
@@ -330,7 +343,7 @@ impl Run<'_> {
 
     /// What the instrument itself costs under these conditions.
     fn tool(&self, point: &Point) -> Result<Option<ToolCost>, String> {
-        if point.load.threads() > 2 {
+        if point.load.threads() > 2 || !self.is_first_round() {
             return Ok(None);
         }
         let job = self.job(None, "", Role::Sender, SENDER_NODE, point, 0);
@@ -345,11 +358,11 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let mut order: Vec<usize> = (0..series.len()).collect();
         let mut last_pulse = None;
-        for repetition in 0..self.plan.repeat {
+        for repetition in self.repetitions.clone() {
             // Each takes its turn at being first: what one leaves behind would else always meet the same next one.
-            if repetition > 0 && !order.is_empty() {
-                order.rotate_left(1);
-            }
+            order.sort_unstable();
+            let first = repetition as usize % order.len().max(1);
+            order.rotate_left(first);
             for &place in &order {
                 let (entrant, series) = &mut series[place];
                 let entrant: &Entrant = entrant;
@@ -626,12 +639,8 @@ fn devices(testbed: Option<&Testbed>, far: Option<&Client>, environment: &Enviro
 }
 
 /// Whether a protocol can do this at all, or the reason why not.
-fn suits(
-    protocol: &dyn Protocol,
-    workload: Workload,
-    placement: &Placement,
-    point: &Point,
-) -> Result<(), String> {
+fn suits(protocol: &dyn Protocol, plan: &Plan, placement: &Placement, point: &Point) -> Result<(), String> {
+    let (workload, read) = (plan.workload, plan.read);
     let size = point.size;
     if size < MESSAGE_BYTES_MIN {
         return Err(format!("messages of {size} bytes cannot carry their number"));
@@ -657,6 +666,9 @@ fn suits(
     let waits = matches!(workload, Workload::Incast | Workload::Lone);
     if (workload.checks_contents() || waits) && !protocol.reliable() {
         return Err(format!("promises no delivery, which {} is about", workload.name()));
+    }
+    if read == ReadKind::Whole && !protocol.reads_whole() {
+        return Err("has no bytes to wait for (MSG_WAITALL): its messages are whole in any case".to_owned());
     }
     if point.load == Load::BesideBulk {
         if !protocol.reliable() {

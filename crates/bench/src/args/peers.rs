@@ -80,6 +80,9 @@ impl PeersArgs {
                 "--placement {name}: other systems are measured on this machine: intra, inter"
             ));
         }
+        if self.read == Some(ReadKind::Whole) {
+            return Err("--read whole: other systems' receivers are not told how to call their sockets: place or copy".to_owned());
+        }
         match self.workload {
             Some(workload) if workload == Workload::Transact || WORKLOADS.contains(&workload) => {
                 Ok(vec![self.measurement(workload)])
@@ -147,6 +150,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(reads("peers --read copy"), [Ok(ReadKind::Copy), Ok(ReadKind::Place), Ok(ReadKind::Copy)]);
+        let whole = peers("peers stream --read whole --wait block").measurements();
+        assert!(whole.unwrap_err().contains("--read whole"), "no driver is told");
         assert!(reads("peers pingpong --read copy")[0].is_err());
     }
 

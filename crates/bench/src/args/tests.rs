@@ -44,6 +44,8 @@ fn receivers_of_streams_may_copy() {
     assert_eq!(planned("stream --read copy").read, ReadKind::Copy);
     assert_eq!(planned("rate").read, ReadKind::Place);
     assert!(refused("pingpong --read copy").contains("--read"));
+    assert_eq!(planned("stream --read whole --wait block").read, ReadKind::Whole);
+    assert!(refused("stream --read whole --wait block,adaptive").contains("--wait block"));
 }
 
 #[test]

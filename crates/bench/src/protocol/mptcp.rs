@@ -103,6 +103,10 @@ impl Protocol for Mptcp {
         stream_socket::connect(self.options, setup, address, timeout)
     }
 
+    fn reads_whole(&self) -> bool {
+        true
+    }
+
     fn transactor(&self) -> Option<&dyn Transactor> {
         Some(self)
     }

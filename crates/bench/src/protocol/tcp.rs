@@ -77,6 +77,10 @@ impl Protocol for Tcp {
         stream_socket::connect(self.options, setup, address, timeout)
     }
 
+    fn reads_whole(&self) -> bool {
+        true
+    }
+
     fn transactor(&self) -> Option<&dyn Transactor> {
         Some(self)
     }

@@ -148,6 +148,10 @@ impl Protocol for Tipc {
         self.kind.pipe(socket, setup)
     }
 
+    fn reads_whole(&self) -> bool {
+        self.kind == Kind::Stream
+    }
+
     fn transactor(&self) -> Option<&dyn Transactor> {
         self.kind.is_connected().then_some(self)
     }

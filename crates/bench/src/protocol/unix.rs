@@ -105,6 +105,10 @@ impl Protocol for Unix {
         self.kind.pipe(socket, setup)
     }
 
+    fn reads_whole(&self) -> bool {
+        self.kind == Kind::Stream
+    }
+
     fn transactor(&self) -> Option<&dyn Transactor> {
         (self.kind != Kind::Datagram).then_some(self)
     }

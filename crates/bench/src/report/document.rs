@@ -10,6 +10,7 @@ use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Side
 use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, ReadKind, SendKind};
 use crate::calibrate::{Calibration, Pulses, StallHistogram};
 use crate::host::{DeviceRow, Host};
+use crate::plans::FindingRow;
 use crate::remote::{ClockSample, METHOD};
 use crate::run::{RelayRow, Sample};
 use crate::stats::{Ratio, Spread};
@@ -32,6 +33,12 @@ pub(super) struct Document {
     /// What was asked for, with what the command line left open filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Value>,
+    /// Of a plan file: what it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) title: Option<String>,
+    /// Of a plan file: what was published, held against this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) findings: Vec<FindingRow>,
     /// Whether the table tells what is expected.
     #[serde(skip)]
     pub(super) shows_model: bool,
@@ -58,6 +65,8 @@ impl Document {
             relays: Vec::new(),
             peer_host: None,
             plan: None,
+            title: None,
+            findings: Vec::new(),
             shows_model: false,
             results: Vec::new(),
             ratios: Vec::new(),

@@ -327,16 +327,20 @@ pub(super) fn idle<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Idle
 }
 
 pub(super) fn sharing<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Sharing> {
-    let of_pairs = |sample: &Sample| match sample.further.as_slice() {
-        [] => Vec::new(),
-        _ => sample.pairs().filter_map(|(_, receiver)| super::mbps(receiver)).collect(),
-    };
     let shares: Vec<Vec<f64>> = samples.map(of_pairs).collect();
     let spread =
         |value: &dyn Fn(&[f64]) -> Option<f64>| Spread::over(shares.iter().map(|shares| value(shares)));
     let least = |shares: &[f64]| shares.iter().copied().reduce(f64::min);
     let most = |shares: &[f64]| shares.iter().copied().reduce(f64::max);
     Some(Sharing { fairness: spread(&fairness)?, least_mbps: spread(&least)?, most_mbps: spread(&most)? })
+}
+
+/// Throughput of each pair in Mbit/s; of one pair alone nothing.
+pub(super) fn of_pairs(sample: &Sample) -> Vec<f64> {
+    match sample.further.as_slice() {
+        [] => Vec::new(),
+        _ => sample.pairs().filter_map(|(_, receiver)| super::mbps(receiver)).collect(),
+    }
 }
 
 /// Jain's index (R. Jain, D. Chiu, W. Hawe, 1984).

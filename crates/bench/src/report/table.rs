@@ -13,9 +13,13 @@ use crate::workload::Workload;
 
 pub(super) fn render(document: &Document) -> String {
     let host = &document.host;
-    let mut text = machine(host);
+    let mut text = document.title.as_ref().map_or(String::new(), |title| format!("{title}\n"));
+    text += &machine(host);
     if let Some(peer) = &document.peer_host {
         let _ = write!(text, "receiver: {}", machine(peer));
+    }
+    if host.emulated {
+        text += "emulated cores: times and rates are none of a real machine, only ratios of this run say something\n";
     }
     if !host.optimized {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
@@ -60,6 +64,7 @@ pub(super) fn render(document: &Document) -> String {
             row.name, ratio.median, ratio.low, ratio.high, ratio.pairs
         );
     }
+    super::findings::render(&mut text, &document.findings);
     for entry in &document.unavailable {
         let _ = writeln!(text, "{} cannot run here: {}", entry.protocol, entry.reason);
     }
@@ -375,6 +380,9 @@ pub(super) fn conditions(row: &Row) -> String {
     }
     if row.read == Some(ReadKind::Copy) {
         wait += " copied";
+    }
+    if row.read == Some(ReadKind::Whole) {
+        wait += " whole";
     }
     if let Some(bytes) = row.socket_buffer_max {
         let _ = write!(wait, " sockets {bytes} B");

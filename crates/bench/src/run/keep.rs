@@ -31,17 +31,12 @@ impl Csv {
             Some(_) if to_output(&args.keep) => return Ok(Self::Output),
             Some(path) => path,
         };
-        let told = |error: io::Error| format!("--csv {}: {error}", path.display());
-        let target = target(path).map_err(told)?;
+        let target = prepared("--csv", path)?;
         if let Some(journal) = journal
             && self::target(journal).is_ok_and(|journal| journal == target)
         {
             return Err(format!("--csv and --journal both name {}: give each its own", path.display()));
         }
-        // Only trying says whether a file can be made there. It does not stay: a run may take hours and be killed.
-        let (file, name) = beside(&target).map_err(told)?;
-        drop(file);
-        fs::remove_file(name).map_err(told)?;
         Ok(Self::File(target))
     }
 
@@ -61,6 +56,17 @@ pub(super) fn to_output(keep: &KeepArgs) -> bool {
     keep.csv.as_deref() == Some(Path::new("-"))
 }
 
+/// What is to be written in the end, if it can be: only trying says whether a file can be made there. It does not stay: a run
+/// may take hours and be killed.
+pub(super) fn prepared(flag: &str, path: &Path) -> Result<PathBuf, String> {
+    let told = |error: io::Error| format!("{flag} {}: {error}", path.display());
+    let target = target(path).map_err(told)?;
+    let (file, name) = beside(&target).map_err(told)?;
+    drop(file);
+    fs::remove_file(name).map_err(told)?;
+    Ok(target)
+}
+
 /// The file itself behind any links, so that renaming replaces it and no link or device.
 fn target(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
@@ -76,7 +82,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Puts `text` in the place of the file: a reader sees the old one or the new one, never a part.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let (mut file, name) = beside(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let renamed = written.and_then(|()| fs::rename(&name, path));

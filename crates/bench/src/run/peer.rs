@@ -64,7 +64,16 @@ pub(super) fn measure(args: &PeersArgs) -> Report {
     for plan in &plans {
         let guests = present(&peers, &mut report);
         let (protocols, stop) = (protocols.clone(), stop.clone());
-        let mut run = Run { report, plan, protocols, peers: guests, stop, far: None, journal: None };
+        let mut run = Run {
+            report,
+            plan,
+            protocols,
+            peers: guests,
+            stop,
+            far: None,
+            journal: None,
+            repetitions: 0..plan.repeat,
+        };
         let ended = run.environments();
         report = run.report;
         if let Err(error) = ended {

@@ -67,6 +67,31 @@ pub fn a_plan_is_one_report_with_what_is_expected_beside_each_figure() {
         assert!(median(row, "expected.measured_by_expected") > 0.0, "{row:#}");
     }
     assert_eq!(document["plan"].as_array().map(Vec::len), Some(5));
+    // A finding that was measured has its figure, and one round decides nothing.
+    let findings = document["findings"].as_array().expect("findings");
+    let half = findings.iter().find(|row| row["name"] == "half-each-the-same-way").expect("sharing");
+    assert_eq!((&half["at"]["protocol"], &half["verdict"]), (&"polyrail".into(), &"not seen here".into()));
+    assert!(half["measured"]["median"].as_f64() > Some(0.0), "{half:#}");
+}
+
+pub fn rounds_of_a_plan_are_one_row_each_and_decide() {
+    let path = std::env::temp_dir().join(format!("polyrail-plan-{}.toml", std::process::id()));
+    let plan = "title = \"t\"\n[[measure]]\nworkload = \"stream\"\nprotocol = [\"tcp-cubic\", \"tipc-stream\"]\nwait = \"block\"\n\
+                links = 1\nrate = 20\nsize = \"16K\"\nwarmup = 0.05\nduration = 0.2\n\
+                [[measure]]\nworkload = \"stream\"\nprotocol = \"tcp-cubic\"\nwait = \"block\"\n\
+                links = 1\nrate = 200\nsize = \"16K\"\nread = \"whole\"\nwarmup = 0.05\nduration = 0.2\n\
+                [[finding]]\nname = \"f\"\nsays = \"s\"\nfigure = \"throughput\"\nof = [{ rate_mbit = [200] }]\n\
+                by = [{ rate_mbit = [20], protocol = \"tcp-cubic\" }]\nabove = 2.0\n";
+    std::fs::write(&path, plan).expect("a file");
+    let document = bench(&format!("plan {}", path.display()));
+    std::fs::remove_file(path).expect("the same file");
+    let rows = document["results"].as_array().expect("results");
+    let of_tcp: Vec<&Value> = rows.iter().filter(|row| row["protocol"] == "tcp-cubic").collect();
+    assert_eq!(of_tcp.len(), 2, "{document:#}");
+    assert!(of_tcp.iter().all(|row| row["throughput_mbps"]["samples"] == 6), "{document:#}");
+    assert_eq!((of_tcp[0].get("read"), &of_tcp[1]["read"]), (None, &"whole".into()));
+    // A link of ten times the rate carries more than twice as much, however busy the machine is.
+    assert_eq!(document["findings"][0]["verdict"], "holds", "{document:#}");
 }
 
 pub fn senders_answer_one_receiver_together() {

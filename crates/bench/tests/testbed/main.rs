@@ -33,7 +33,7 @@ macro_rules! tests {
     ($($module:ident::$name:ident),* $(,)?) => { [$((stringify!($name), $module::$name as fn())),*] };
 }
 
-const TESTS: [Test; 31] = tests![
+const TESTS: [Test; 32] = tests![
     speed::a_throttled_stream_is_counted_and_nothing_is_left,
     speed::every_protocol_answers_between_two_nodes,
     speed::a_hung_side_is_killed_and_what_was_told_is_kept,
@@ -46,6 +46,7 @@ const TESTS: [Test; 31] = tests![
     loads::pairs_share_a_link_and_each_gets_some,
     loads::links_are_added_one_by_one,
     loads::a_plan_is_one_report_with_what_is_expected_beside_each_figure,
+    loads::rounds_of_a_plan_are_one_row_each_and_decide,
     loads::senders_answer_one_receiver_together,
     loads::what_goes_to_several_is_with_every_port_once_and_in_order,
     loads::a_lone_message_is_held_against_what_its_links_allow,
