@@ -385,8 +385,11 @@ impl Run<'_> {
                     live.end(&sample, workload);
                     Ok(sample)
                 };
+                // Emulated cores have the emulator's phases, which change with every sample.
+                let has_phases = !self.report.host().emulated;
                 let again = |sample: &Sample| {
-                    !self.stop.load(Ordering::Relaxed)
+                    has_phases
+                        && !self.stop.load(Ordering::Relaxed)
                         && phase::may_retake(workload, entrant.is_reliable(), sample)
                 };
                 let pulse = || pair::pulse(command(None, 0)?.into());

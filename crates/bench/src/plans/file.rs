@@ -228,7 +228,7 @@ fn read(
         return Err(source.error(&table.span(), "[[measure]] needs a `workload`"));
     }
     let one = |(workload, at): (String, std::ops::Range<usize>)| {
-        parse(&[workload.clone()]).map_err(|error| source.error(&at, &error))?;
+        parse(std::slice::from_ref(&workload)).map_err(|error| source.error(&at, &error))?;
         let mut line = vec![workload.clone()];
         for (name, words, value) in &options {
             let words = flag(name, words, value.get_ref());

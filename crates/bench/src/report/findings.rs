@@ -115,7 +115,7 @@ fn line(row: &FindingRow) -> String {
     let at = if at.is_empty() { String::new() } else { format!("{}: ", at.join(", ")) };
     let measured = row.measured.as_ref().map_or(String::new(), |ratio| {
         let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(short);
-        let claim = row.claim.as_deref().map_or(String::new(), |claim| format!(", holds {claim}"));
+        let claim = row.claim.as_deref().map_or(String::new(), |claim| format!(", has to be {claim}"));
         let published =
             row.published.map_or(String::new(), |number| format!(", published {}", short(number)));
         format!(", {median} (95 %: {low} to {high}, {} rounds){published}{claim}", ratio.pairs)

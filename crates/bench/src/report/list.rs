@@ -1,4 +1,4 @@
-//! What `bench list` tells: workloads, protocols, other systems, and whether each can run here.
+//! What `bench list` tells: workloads, plans, protocols, other systems, and whether each can run here.
 
 use std::fmt::Write;
 
@@ -13,6 +13,8 @@ use crate::{peers, protocol};
 pub(crate) struct List {
     schema: &'static str,
     workloads: Vec<Workload>,
+    /// For `bench plan`.
+    plans: Vec<&'static str>,
     protocols: Vec<Entry>,
     peers: Vec<Entry>,
 }
@@ -38,6 +40,7 @@ impl List {
         Self {
             schema: SCHEMA,
             workloads: Workload::all().to_vec(),
+            plans: crate::plans::names(),
             protocols: protocol::all().iter().map(protocol).collect(),
             peers: peers::all().iter().map(peer).collect(),
         }
@@ -51,7 +54,7 @@ impl List {
         let names: Vec<&str> = self.workloads.iter().map(|workload| workload.name()).collect();
         let entries = self.protocols.iter().chain(&self.peers);
         let width = entries.map(|entry| entry.name.len()).max().unwrap_or(0);
-        let mut text = format!("workloads: {}\n\n", names.join(", "));
+        let mut text = format!("workloads: {}\nplans: {}\n\n", names.join(", "), self.plans.join(", "));
         for entry in &self.protocols {
             let _ = writeln!(text, "{:<width$} {}", entry.name, entry.about.unwrap_or_default());
             if let Some(reason) = &entry.reason {
