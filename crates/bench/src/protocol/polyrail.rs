@@ -155,6 +155,12 @@ const PACKET_PAYLOAD: usize = 1_432;
 /// Messages handed out in one turn at most, so that the caller gets to look at the time.
 const TURN_MESSAGES_MAX: usize = 64;
 
+/// Whether a node may have such buffers of its sockets, or what it allows.
+fn node_takes_buffers(bytes: usize) -> Result<(), String> {
+    let config = polyrail::Config::default().socket_buffer_max(bytes);
+    config.validate().map_err(|error| format!("a node refuses such socket buffers: {error}"))
+}
+
 impl Protocol for Polyrail {
     fn name(&self) -> &'static str {
         self.name
@@ -162,6 +168,10 @@ impl Protocol for Polyrail {
 
     fn about(&self) -> &'static str {
         self.about
+    }
+
+    fn supports_buffers(&self, _size: usize, bytes: usize) -> Result<(), String> {
+        node_takes_buffers(bytes)
     }
 
     fn is_usual(&self) -> bool {
@@ -441,6 +451,14 @@ impl Reading {
 mod tests {
     use super::*;
     use crate::workload::setup_for_tests;
+
+    #[test]
+    fn buffers_that_a_node_refuses_are_refused_before_the_run() {
+        let refused = ADAPTIVE.supports_buffers(64, 2_048).unwrap_err();
+        assert!(refused.contains("socket_buffer_max") && refused.contains("65536"), "{refused}");
+        assert_eq!(MESSAGES.supports_buffers(64, 2_048), Err(refused));
+        ADAPTIVE.supports_buffers(64, 65_536).unwrap();
+    }
 
     #[test]
     fn a_receiver_that_copies_looks_at_memory_of_its_own_and_others_at_the_message() {

@@ -46,6 +46,10 @@ impl Protocol for Connected {
         self.about
     }
 
+    fn supports_buffers(&self, _size: usize, bytes: usize) -> Result<(), String> {
+        super::node_takes_buffers(bytes)
+    }
+
     fn striped(&self) -> bool {
         true
     }
