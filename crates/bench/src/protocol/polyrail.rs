@@ -157,7 +157,7 @@ const TURN_MESSAGES_MAX: usize = 64;
 
 /// Whether a node may have such buffers of its sockets, or what it allows.
 fn node_takes_buffers(bytes: usize) -> Result<(), String> {
-    let config = polyrail::Config::default().socket_buffer_max(bytes);
+    let config = polyrail::Config::new().insecure().socket_buffer_max(bytes);
     config.validate().map_err(|error| format!("a node refuses such socket buffers: {error}"))
 }
 
