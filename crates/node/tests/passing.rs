@@ -5,6 +5,7 @@ mod processes;
 
 use polyrail::{Config, Connect, Connection, Destination, Node, Port, Scope, SendError, ServiceAddress};
 use processes::{Door, Other, PATIENCE, ready, role, until};
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -19,6 +20,7 @@ fn a_role() {
         "host" => host(&path),
         "lender" => lender(&path),
         "keeper" => keeper(&path),
+        "hoarder" => hoarder(&path),
         other => panic!("{other}"),
     }
 }
@@ -56,6 +58,15 @@ fn keeper(path: &Path) {
             let _ = connection.recv_arrived().map(std::mem::forget);
         }
     }
+}
+
+/// Takes the ways to it, and reads nothing that came by them.
+fn hoarder(path: &Path) {
+    let node = Node::attach(path).unwrap();
+    let port = node.port().unwrap();
+    port.bind(SERVICE, Scope::Node).unwrap();
+    ready();
+    std::thread::sleep(PATIENCE);
 }
 
 fn embed(path: &Path) -> Node {
@@ -164,7 +175,7 @@ fn what_is_kept_of_a_connection_is_not_written_again() {
     let programs = [(); 2].map(|()| Node::attach(&door.0).unwrap());
     let (client, server) = (programs[0].port().unwrap(), listening(&programs[1]));
     let ends = joined(&client, &server, Connect::default());
-    let mut kept = std::collections::VecDeque::new();
+    let mut kept = VecDeque::new();
     for number in 0..400u64 {
         // At last more than are passed at a time: others are copied.
         let kept_max = if number < 200 { 20 } else { 50 };
@@ -266,4 +277,128 @@ fn connections_pass_buffers_past_a_node_that_was_killed() {
         client.send_buffer(Destination::Service(ServiceAddress::new(7, 7)), filled(&client, 3_000, 0)),
         Err(SendError::Closed)
     );
+}
+
+// ----- one buffer for several --------------------------------------------------------------------------------
+
+/// Which file of the machine's bytes are in.
+fn file_of(bytes: &[u8]) -> String {
+    let at = bytes.as_ptr() as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let holds = |line: &&str| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [from, to] = [from, to].map(|end| usize::from_str_radix(end, 16).unwrap());
+        (from..to).contains(&at)
+    };
+    maps.lines().find(holds).unwrap().split_whitespace().nth(4).unwrap().to_owned()
+}
+
+/// Ports of other programs, to each of which messages of `sender` go past the node.
+fn receivers<'a>(programs: &'a [Node], sender: &Port) -> Vec<Port> {
+    let ports: Vec<Port> = programs.iter().map(|program: &'a Node| program.port().unwrap()).collect();
+    for port in &ports {
+        let direct = sender.sent_direct();
+        until("a ring is there", || {
+            sender.send(port.address(), b"?").unwrap();
+            port.recv_timeout(PATIENCE).unwrap().unwrap();
+            sender.sent_direct() > direct
+        });
+    }
+    ports
+}
+
+fn all_sent(sent: Vec<Result<(), SendError>>) {
+    sent.into_iter().for_each(|sent| sent.unwrap());
+}
+
+#[test]
+fn several_programs_read_one_buffer_where_it_lies_and_it_is_free_when_all_let_it_go() {
+    let door = Door::new("passing-several");
+    let _node = embed(&door.0);
+    let own = Node::attach(&door.0).unwrap();
+    let sender = own.port().unwrap();
+    let programs = [(); 5].map(|()| Node::attach(&door.0).unwrap());
+    let ports = receivers(&programs, &sender);
+    let to: Vec<Destination> = ports.iter().map(|port| port.address().into()).collect();
+    let mut kept = VecDeque::new();
+    for number in 0..200u64 {
+        let len = [100, 2_049, 60_000, 1 << 20, 5 << 20][number as usize % 5];
+        let direct = sender.sent_direct();
+        all_sent(sender.send_buffer_to_each(&to, filled(&sender, len, number)));
+        assert_eq!(sender.sent_direct() - direct, 5);
+        let messages: Vec<_> =
+            ports.iter().map(|port| port.recv_timeout(PATIENCE).unwrap().unwrap()).collect();
+        let files: BTreeSet<_> = messages.iter().map(|one| file_of(one.bytes())).collect();
+        assert_eq!(files.len() == 1, len > 2_048, "{len} bytes in {files:?}");
+        kept.extend(messages.into_iter().map(|message| (number, len, message)));
+        // They let go in any order, and others are sent meanwhile.
+        while kept.len() > 30 {
+            let (number, len, message) = kept.remove(number as usize * 7 % 30).unwrap();
+            assert_is(message.bytes(), len, number);
+        }
+    }
+    kept.iter().for_each(|(number, len, message)| assert_is(message.bytes(), *len, *number));
+}
+
+#[test]
+fn who_is_reached_in_another_way_gets_a_copy() {
+    let door = Door::new("passing-others");
+    let node = embed(&door.0);
+    let own = Node::attach(&door.0).unwrap();
+    let sender = own.port().unwrap();
+    let programs = [(); 2].map(|()| Node::attach(&door.0).unwrap());
+    let mut ports = receivers(&programs, &sender);
+    // Of the node's own program, and one that nothing was sent to.
+    ports.extend([node.port().unwrap(), programs[0].port().unwrap()]);
+    let mut to: Vec<Destination> = ports.iter().map(|port| port.address().into()).collect();
+    // The first is to have it twice.
+    to.push(to[0]);
+    for (number, len) in [8, 5_000, 100_000, 3 << 20].repeat(5).into_iter().enumerate() {
+        all_sent(sender.send_buffer_to_each(&to, filled(&sender, len, number as u64)));
+        for port in ports.iter().chain([&ports[0]]) {
+            assert_is(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), len, number as u64);
+        }
+    }
+    // An embedded node copies for each.
+    let embedded = node.port().unwrap();
+    all_sent(embedded.send_buffer_to_each(&to[..4], filled(&embedded, 100_000, 7)));
+    ports
+        .iter()
+        .for_each(|port| assert_is(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), 100_000, 7));
+    let nobody = sender.send_buffer_to_each(&[SERVICE.into(), to[0]], filled(&sender, 5_000, 8));
+    assert!(matches!(nobody[..], [Err(SendError::NoService { .. }), Ok(())]), "{nobody:?}");
+    assert_is(ports[0].recv_timeout(PATIENCE).unwrap().unwrap().bytes(), 5_000, 8);
+}
+
+#[test]
+fn of_several_one_that_is_killed_spoils_nothing_for_the_others() {
+    let door = Door::new("passing-one-killed");
+    let _node = embed(&door.0);
+    let own = Node::attach(&door.0).unwrap();
+    let (sender, reader) = (own.port().unwrap(), Node::attach(&door.0).unwrap());
+    let port = receivers(std::slice::from_ref(&reader), &sender).remove(0);
+    for _ in 0..4 {
+        let mut hoarder = Other::start("hoarder", &door.0);
+        sender.wait_for(SERVICE, Some(PATIENCE)).unwrap();
+        let direct = sender.sent_direct();
+        until("it has a ring", || {
+            sender.send(SERVICE, b"?").unwrap();
+            sender.sent_direct() > direct
+        });
+        let to = [port.address().into(), SERVICE.into()];
+        for number in 0..20 {
+            all_sent(sender.send_buffer_to_each(&to, filled(&sender, 2 << 20, number)));
+        }
+        let first = port.recv_timeout(PATIENCE).unwrap().unwrap();
+        hoarder.kill();
+        until("its name is gone", || sender.send(SERVICE, b"?").is_err() || sender.take_failure().is_some());
+        while sender.take_failure().is_some() {}
+        // What it had is used for nothing else as long as somebody reads it.
+        drop((0..20).map(|_| filled(&sender, 2 << 20, 255)).collect::<Vec<_>>());
+        assert_is(first.bytes(), 2 << 20, 0);
+        drop(first);
+        (1..20).for_each(|number| {
+            assert_is(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), 2 << 20, number)
+        });
+    }
 }

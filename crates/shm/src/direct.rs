@@ -24,6 +24,7 @@ use crate::pool::Buffer;
 use crate::region::Region;
 use crate::ring::Full;
 use crate::segment::{PAGE_BYTES, Segment, invalid};
+use crate::shared_buffer::ToPass;
 use crate::slot_ring::{Label, SlotConsumer, SlotProducer, slot_ring_bytes};
 
 /// "polydrct" in memory.
@@ -172,8 +173,8 @@ impl DirectSender {
     }
 
     /// A buffer was passed: it is the receiver's until that one gives it back.
-    pub fn note_passed(&mut self, number: u32, buffer: Buffer) {
-        self.passed.note(number, buffer);
+    pub fn note_passed(&mut self, number: u32, buffer: impl Into<ToPass>) {
+        self.passed.note(number, buffer.into());
     }
 
     /// Whether the receiver has the buffer of this number, as far as was [taken back](DirectSender::reclaim_passed).
@@ -380,6 +381,7 @@ mod tests {
     use super::*;
     use crate::passed::PASSED_MAX;
     use crate::pool::Pool;
+    use crate::shared_buffer::SharedBuffer;
 
     fn ends() -> (Direct, DirectSender, DirectReceiver) {
         let direct = Direct::create().unwrap();
@@ -522,6 +524,35 @@ mod tests {
         receiver.return_passed(1);
         drop(sender);
         assert_eq!((pool.held_bytes(), pool.idle_bytes()), (4_096, 4_096), "the one that came back");
+    }
+
+    #[test]
+    fn a_buffer_that_several_read_is_free_when_all_have_given_it_back() {
+        let (mut keepers, mut pairs) = (Vec::new(), Vec::new());
+        for (keeper, sender, receiver) in [ends(), ends(), ends()] {
+            keepers.push(keeper);
+            pairs.push((sender, receiver));
+        }
+        let pool = Pool::in_files(1 << 20, 1 << 20);
+        let shared = SharedBuffer::from(pool.alloc(5_000).unwrap());
+        let numbers: Vec<u32> = pairs
+            .iter_mut()
+            .map(|(sender, _)| {
+                let to_pass = ToPass::from(shared.clone());
+                let number = sender.number_of(to_pass.buffer().unwrap()).unwrap().number;
+                sender.note_passed(number, to_pass);
+                number
+            })
+            .collect();
+        let again = ToPass::from(shared);
+        assert_eq!(pairs[0].0.number_of(again.buffer().unwrap()), None, "it has that one");
+        drop(again);
+        for ((sender, receiver), number) in pairs.iter_mut().zip(numbers) {
+            assert_eq!(pool.idle_bytes(), 0, "somebody has it");
+            receiver.return_passed(number);
+            assert!(sender.reclaim_passed());
+        }
+        assert_eq!(pool.idle_bytes(), 8_192);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub mod segment;
 #[cfg(loom)]
 #[path = "segment_model.rs"]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod shared_buffer;
 pub mod slot_ring;
 pub mod sync;
 mod words;
@@ -67,4 +69,6 @@ pub use region::PastCache;
 pub use region::Region;
 pub use ring::{Consumer, Corrupt, Entry, Full, Producer};
 pub use segment::Segment;
+#[cfg(not(loom))]
+pub use shared_buffer::{SharedBuffer, ToPass};
 pub use slot_ring::{Label, SlotConsumer, SlotProducer};

@@ -8,12 +8,15 @@
 //! Only for two sides that trust each other with memory: while the receiver reads, nothing but the sender's word keeps the sender
 //! from writing. A receiver that says too early that it is done spoils what it reads; one that never says it keeps those buffers.
 //!
+//! A buffer may be passed by several rings at a time, to be read by several ([`crate::SharedBuffer`]): each gives it back to its own ring.
+//!
 //! A sender that ends leaves its buffers to the receiver: their memory goes back to the machine, not to the sender's pool.
 
 use std::sync::{Arc, Weak};
 
 use crate::pool::Buffer;
 use crate::segment::Segment;
+use crate::shared_buffer::ToPass;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::words::Words;
 
@@ -53,7 +56,7 @@ struct Passed {
     /// How often a buffer was passed under this number.
     times: u64,
     /// It is in the receiver's hands.
-    buffer: Option<Buffer>,
+    buffer: Option<ToPass>,
 }
 
 impl PassedOut {
@@ -61,13 +64,15 @@ impl PassedOut {
         Some(PassedOut { returned: words_at(segment, offset)?, files: Vec::new(), out: 0 })
     }
 
-    /// The number under which a buffer can be passed; `None` if it lies in no file, or all numbers are in use.
+    /// The number under which a buffer can be passed; `None` if it lies in no file, all numbers are in use, or the receiver has that very
+    /// one, as it may if others have it too.
     pub(crate) fn number_of(&mut self, buffer: &Buffer) -> Option<Number> {
         let file = Arc::as_ptr(buffer.file()?);
         self.reclaim();
         // While anybody has a weak reference no other segment gets its address.
         if let Some(known) = self.files.iter().position(|passed| passed.file.as_ptr() == file) {
-            return Some(Number { number: known as u32, is_new: false });
+            let is_free = self.files[known].buffer.is_none();
+            return is_free.then_some(Number { number: known as u32, is_new: false });
         }
         let free = |passed: &Passed| passed.buffer.is_none();
         let gone = |passed: &Passed| free(passed) && passed.file.strong_count() == 0;
@@ -85,8 +90,8 @@ impl PassedOut {
     }
 
     /// A buffer was passed under a number that [`PassedOut::number_of`] gave for it.
-    pub(crate) fn note(&mut self, number: u32, buffer: Buffer) {
-        let file = buffer.file().map_or_else(Weak::new, Arc::downgrade);
+    pub(crate) fn note(&mut self, number: u32, buffer: ToPass) {
+        let file = buffer.buffer().and_then(Buffer::file).map_or_else(Weak::new, Arc::downgrade);
         let number = number as usize;
         if number == self.files.len() {
             self.files.push(Passed {
@@ -120,7 +125,7 @@ impl PassedOut {
 impl Drop for PassedOut {
     fn drop(&mut self) {
         self.reclaim();
-        self.files.drain(..).filter_map(|passed| passed.buffer).for_each(Buffer::discard);
+        self.files.drain(..).filter_map(|passed| passed.buffer).for_each(ToPass::discard);
     }
 }
 

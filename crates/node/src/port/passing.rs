@@ -2,8 +2,9 @@
 
 use super::Port;
 use crate::error::SendError;
+use polyrail_proto::flow::Class;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, DIRECT_BYTES_MAX};
+use polyrail_shm::{Buffer, DIRECT_BYTES_MAX, SharedBuffer, ToPass};
 
 /// Up to so many bytes a copy costs no more.
 pub(super) const COPIED_MAX: u64 = 2_048;
@@ -39,9 +40,25 @@ impl Port {
         buffer: Buffer,
         until_ns: Option<u64>,
     ) -> Result<Passed, SendError> {
-        let len = buffer.len() as u64;
+        let mut slot = Some(ToPass::Own(buffer));
+        let number = self.pass_one(to, how, &mut slot, until_ns)?;
+        Ok(match (number, slot) {
+            (None, Some(ToPass::Own(buffer))) => Passed::Not(buffer),
+            (number, _) => Passed::Number(number.unwrap_or_default()),
+        })
+    }
+
+    /// The same for what lies in the slot, where it stays if it is not passed; the message's number if it is.
+    fn pass_one(
+        &self,
+        to: Destination,
+        how: &Manner,
+        slot: &mut Option<ToPass>,
+        until_ns: Option<u64>,
+    ) -> Result<Option<u64>, SendError> {
+        let len = slot.as_deref().map_or(0, <[u8]>::len) as u64;
         if len <= COPIED_MAX || matches!(to, Destination::Connection(_) | Destination::Multicast(_)) {
-            return Ok(Passed::Not(buffer));
+            return Ok(None);
         }
         self.check_send(to)?;
         self.prepare_way(to, how.class);
@@ -50,28 +67,52 @@ impl Port {
             self.seek_ring(to, how.class, len, until_ns);
         }
         if !self.may_pass(to, how, len) {
-            return Ok(Passed::Not(buffer));
+            return Ok(None);
         }
-        let mut slot = Some(self.own(buffer)?);
+        // One that others have too may be in the hands of this receiver already: another copy waits for less.
+        let waits = len > DIRECT_BYTES_MAX && matches!(slot, Some(ToPass::Own(_)));
+        *slot = match slot.take() {
+            Some(ToPass::Own(buffer)) => Some(self.own(buffer)?.into()),
+            shared => shared,
+        };
         let mut number = None;
         let mut attempt = |port: &Port| {
             let Some(buffer) = slot.take() else { return true };
             match port.client.borrow_mut().pass(to, how, buffer) {
                 Ok(passed) => number = Some(passed),
-                Err(back) => slot = Some(back),
+                Err(back) => *slot = Some(back),
             }
             number.is_some() || !port.may_pass(to, how, len)
         };
         // While one waits for a number, a copy is there.
-        if !attempt(self) && len > DIRECT_BYTES_MAX {
+        if !attempt(self) && waits {
             self.wait_past(until_ns, attempt);
         }
-        match (number, slot) {
-            (Some(number), _) => Ok(Passed::Number(number)),
-            (None, Some(buffer)) if len <= DIRECT_BYTES_MAX || !self.may_pass(to, how, len) => {
-                Ok(Passed::Not(buffer))
-            }
-            (None, _) => Err(self.not_taken(true)),
+        let is_copied = !waits || !self.may_pass(to, how, len);
+        if number.is_some() || is_copied { Ok(number) } else { Err(self.not_taken(true)) }
+    }
+
+    /// Sends a buffer of [`Port::alloc`] to each of several ports or services, as [`Port::send_buffer`] would to each alone; what came of each, in
+    /// the same order. Programs of the same user that are attached to the same node all read this one buffer where it lies, if it is longer
+    /// than 2 KiB, and it is free when the last of them has dropped its message; for all others it is copied. Who has no room holds up
+    /// those that stand behind it.
+    #[must_use = "each of them may have failed"]
+    pub fn send_buffer_to_each(&self, to: &[Destination], buffer: Buffer) -> Vec<Result<(), SendError>> {
+        let owned = if self.tie.is_some() { self.own(buffer) } else { Ok(buffer) };
+        let shared = match owned {
+            Ok(own) => SharedBuffer::from(own),
+            Err(error) => return vec![Err(error); to.len()],
+        };
+        to.iter().map(|to| self.send_shared(*to, shared.clone())).collect()
+    }
+
+    fn send_shared(&self, to: Destination, shared: SharedBuffer) -> Result<(), SendError> {
+        let how = (Class::Normal, None).into();
+        let mut slot = Some(shared.into());
+        let passed = if self.tie.is_some() { self.pass_one(to, &how, &mut slot, None)? } else { None };
+        match (passed, slot) {
+            (None, Some(kept)) => self.submit_bytes(to, how, &kept, None).map(drop),
+            _ => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::engine::client::slots::{self, DirectBody};
 use crate::engine::client::{Client, lines};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::node::{Destination, Manner};
-use polyrail_shm::{Buffer, DirectReceiver, Region, Segment};
+use polyrail_shm::{Buffer, DirectReceiver, Region, Segment, ToPass};
 use polyrail_sys::unix::UnixSocket;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ impl Client {
 
     /// Passes a buffer to who receives what is sent to `to`; the message's number. The buffer comes back where it is not passed, or
     /// as many are in that one's hands as can be: then it says when it gives one back.
-    pub(crate) fn pass(&mut self, to: Destination, how: &Manner, buffer: Buffer) -> Result<u64, Buffer> {
+    pub(crate) fn pass(&mut self, to: Destination, how: &Manner, buffer: ToPass) -> Result<u64, ToPass> {
         let Ok(Way::Ring(at)) = self.way(to, how.class, true) else { return Err(buffer) };
         let buffer = match self.pass_at(at, to, how, buffer) {
             Ok(number) => return Ok(number),
@@ -46,12 +46,13 @@ impl Client {
         self.pass_at(at, to, how, buffer)
     }
 
-    fn pass_at(&mut self, at: usize, to: Destination, how: &Manner, buffer: Buffer) -> Result<u64, Buffer> {
+    fn pass_at(&mut self, at: usize, to: Destination, how: &Manner, buffer: ToPass) -> Result<u64, ToPass> {
         let out = &mut self.directs.outs[at];
         let ring = &mut out.given.ring;
-        let number = if out.given.same_user { ring.number_of(&buffer) } else { None };
-        let Some(number) = number else { return Err(buffer) };
-        if number.is_new && give(&out.given.line, number.number, &buffer).is_err() {
+        let one = buffer.buffer().filter(|_| out.given.same_user);
+        let numbered = one.and_then(|one| ring.number_of(one).map(|number| (one, number)));
+        let Some((one, number)) = numbered else { return Err(buffer) };
+        if number.is_new && give(&out.given.line, number.number, one).is_err() {
             return Err(buffer);
         }
         let service: Option<ServiceAddress> =
