@@ -140,8 +140,6 @@ fn connections_bring_buffers_of_any_length_as_they_were_written() {
     ends[0].send_last(&last).unwrap();
     assert_is(ends[1].recv_timeout(PATIENCE).unwrap().unwrap().bytes(), 3 << 20, number);
     assert!(ends[1].recv_timeout(PATIENCE).unwrap().is_none(), "that was the last");
-    assert!(ends[0].send_buffer(filled(&client, 5_000, 0)).is_ok(), "which is told as a failure");
-    assert!(client.take_failure().is_some());
 }
 
 #[test]
@@ -329,7 +327,8 @@ fn several_programs_read_one_buffer_where_it_lies_and_it_is_free_when_all_let_it
         let messages: Vec<_> =
             ports.iter().map(|port| port.recv_timeout(PATIENCE).unwrap().unwrap()).collect();
         let files: BTreeSet<_> = messages.iter().map(|one| file_of(one.bytes())).collect();
-        assert_eq!(files.len() == 1, len > 2_048, "{len} bytes in {files:?}");
+        // What is short is in no file.
+        assert_eq!(files.len() == 1 && !files.contains("0"), len > 2_048, "{len} bytes in {files:?}");
         kept.extend(messages.into_iter().map(|message| (number, len, message)));
         // They let go in any order, and others are sent meanwhile.
         while kept.len() > 30 {
@@ -373,7 +372,7 @@ fn who_is_reached_in_another_way_gets_a_copy() {
 #[test]
 fn of_several_one_that_is_killed_spoils_nothing_for_the_others() {
     let door = Door::new("passing-one-killed");
-    let _node = embed(&door.0);
+    let node = embed(&door.0);
     let own = Node::attach(&door.0).unwrap();
     let (sender, reader) = (own.port().unwrap(), Node::attach(&door.0).unwrap());
     let port = receivers(std::slice::from_ref(&reader), &sender).remove(0);
@@ -391,8 +390,7 @@ fn of_several_one_that_is_killed_spoils_nothing_for_the_others() {
         }
         let first = port.recv_timeout(PATIENCE).unwrap().unwrap();
         hoarder.kill();
-        until("its name is gone", || sender.send(SERVICE, b"?").is_err() || sender.take_failure().is_some());
-        while sender.take_failure().is_some() {}
+        until("its name is gone", || node.status().services.is_empty());
         // What it had is used for nothing else as long as somebody reads it.
         drop((0..20).map(|_| filled(&sender, 2 << 20, 255)).collect::<Vec<_>>());
         assert_is(first.bytes(), 2 << 20, 0);
