@@ -9,6 +9,7 @@ mod model;
 mod named;
 mod peers;
 mod plan;
+mod report;
 #[cfg(test)]
 pub(crate) mod tests;
 mod values;
@@ -31,6 +32,7 @@ pub use model::ModelArgs;
 pub use named::NamedArgs;
 pub use peers::PeersArgs;
 pub(crate) use plan::{Environment, Load, Plan, Point};
+pub use report::{QuickArgs, ReportArgs};
 use values::{parse_bytes, seconds};
 
 /// Measures protocols beside each other, interleaved, and reports medians, spreads and paired ratios.
@@ -164,6 +166,14 @@ pub enum BenchCommand {
         polyrail bench plan mnc --protocol polyrail,mptcp --rate 1000:250 --duration 0.2\n  \
         polyrail bench plan s2-sizes --show > mine.toml; polyrail bench plan mine.toml")]
     Plan(NamedArgs),
+    /// Shows documents of --json as a page for a browser, one file that needs no network
+    #[command(after_help = "Example: polyrail bench report a.json b.json --output report.html\n  \
+        polyrail bench report docs/results/*.json --markdown\n\n\
+        Exit codes: 0 written, 1 it could not be written, 2 a document cannot be shown.")]
+    Report(ReportArgs),
+    /// Measures what this machine can do, in under three minutes, and writes a page about it
+    #[command(after_help = "Example: polyrail bench quick --output report.html")]
+    Quick(QuickArgs),
     /// Measures our protocols beside other systems
     #[command(
         after_help = "Example: polyrail bench peers pingpong --peer ucx,nng --protocol polyrail,udp --repeat 15"

@@ -10,7 +10,7 @@ use crate::calibrate::Calibration;
 use crate::check::CheckCounts;
 use crate::clock::to_local;
 use crate::errand::{Ending, Errand};
-use crate::failover::{Judgement, StallSummary};
+use crate::failover::{Judgement, StallSummary, Timeline};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::pace::Pace;
@@ -307,6 +307,9 @@ pub struct SideReport {
     /// Interruptions of the watched cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<StallSummary>,
+    /// Of `failover`: what arrived when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
     /// How long the sender has got nothing accepted, in ns.
     #[serde(default)]
     pub blocked_ns: u64,

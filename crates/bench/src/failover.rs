@@ -10,6 +10,7 @@ mod receive;
 mod reuse;
 mod send;
 mod stall;
+mod timeline;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,8 @@ pub(crate) use goodput::{GET_OVER_NS, Goodput};
 pub(crate) use judge::Judgement;
 pub(crate) use reuse::{Look, Returned, Reuse};
 pub(crate) use stall::StallSummary;
+pub(crate) use timeline::STEP_NS;
+pub use timeline::Timeline;
 
 use std::sync::mpsc::Receiver;
 
@@ -89,6 +92,9 @@ pub(crate) struct Cut {
     pub(crate) place: Place,
     /// When the cut was begun, in ns of the machine's clock.
     pub(crate) cut_ns: u64,
+    /// When the link was given back, in ns of the same clock; 0 where that was not recorded.
+    #[serde(default)]
+    pub(crate) restored_ns: u64,
     pub(crate) judgement: Judgement,
     /// Share of the bytes that left over the cut link shortly before.
     pub(crate) carried_share: f64,
@@ -148,6 +154,7 @@ mod tests {
         let cut = Cut {
             place: Place::of(Kind::Flapping, 3, 2),
             cut_ns: 1,
+            restored_ns: 2,
             judgement: Judgement { goodput: Some(Goodput { bytes: 1, span_ns: 2 }), ..Judgement::default() },
             carried_share: 0.5,
             aftermath_ns: None,
@@ -157,7 +164,7 @@ mod tests {
         let mut value = serde_json::to_value(&cut).unwrap();
         let whole: Cut = serde_json::from_value(value.clone()).unwrap();
         assert_eq!((whole.judgement, whole.reuse, whole.flaps), (cut.judgement, cut.reuse, cut.flaps));
-        for name in ["reuse", "flaps"] {
+        for name in ["reuse", "flaps", "restored_ns"] {
             value.as_object_mut().unwrap().remove(name).unwrap();
         }
         value["judgement"].as_object_mut().unwrap().remove("goodput").unwrap();

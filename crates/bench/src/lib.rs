@@ -45,13 +45,13 @@ pub use advise::{ADVICE_SCHEMA, advise};
 pub use agent::{AGENT_COMMAND, agent_main};
 pub use args::{
     AdviseArgs, BenchArgs, BenchCommand, CompareArgs, FailoverArgs, FlowClass, HostArgs, KeepArgs, ModelArgs,
-    NamedArgs, PeersArgs, Placement, ReadKind, SendKind, ServeArgs,
+    NamedArgs, PeersArgs, Placement, QuickArgs, ReadKind, ReportArgs, SendKind, ServeArgs,
 };
 pub use check::{Check, CheckCounts, MESSAGE_BYTES_MIN, stamp};
 pub use failover::Kind;
 pub use fit::MODEL_SCHEMA;
 pub use remote::CONTROL_PORT;
-pub use report::{COMPARE_SCHEMA, Report, SCHEMA};
+pub use report::{COMPARE_SCHEMA, REPORT_SCHEMA, Report, SCHEMA};
 pub use run::JOURNAL_SCHEMA;
 pub use run::{measure, refuse, run};
 pub use wait::{WaitMode, Waiter};

@@ -1,5 +1,6 @@
 //! From samples to what is told: medians with their range, paired ratios, verdicts; as JSON and as a table.
 
+pub(crate) mod brief;
 mod compare;
 mod crowd;
 mod csv;
@@ -7,7 +8,10 @@ mod document;
 mod expected;
 mod figures;
 mod findings;
+mod html;
 mod list;
+pub(crate) mod markdown;
+mod read;
 mod samples;
 mod table;
 
@@ -35,12 +39,15 @@ pub use compare::COMPARE_SCHEMA;
 pub(crate) use compare::Comparison;
 use document::{CpuPerGb, Document, Latency, LoadRow, RatioRow, Row, Unavailable};
 pub(crate) use findings::planned_conditions;
+pub(crate) use html::{Page, Source};
 pub(crate) use list::List;
 pub(crate) use samples::{Measured, MeasuredRow, said};
 pub(crate) use table::{columns, short};
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "polyrail-bench/1";
+/// Name and version of what `bench report --json` tells of a page.
+pub const REPORT_SCHEMA: &str = "polyrail-report/1";
 
 /// What is compared: one protocol under one set of conditions.
 #[derive(Clone, Debug, Serialize)]
@@ -324,6 +331,7 @@ impl Series {
             expected: self.expected(),
             gaps: figures::gaps(samples(), &|link| case.left_mbps(link)),
             cuts: self.cuts(),
+            timelines: figures::timelines(self.repetitions()),
             calm_lateness_us: figures::calm_lateness(samples()),
             stalls: figures::stalls(samples()),
             idle: figures::idle(samples()),
@@ -353,8 +361,12 @@ impl Series {
 
     /// Every cut.
     fn cuts(&self) -> Vec<figures::CutRow> {
-        let samples = self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample));
-        figures::cuts(samples, &|link| self.case.left_mbps(link))
+        figures::cuts(self.repetitions(), &|link| self.case.left_mbps(link))
+    }
+
+    /// Every sample with its repetition, counted from 0.
+    fn repetitions(&self) -> impl Iterator<Item = (u32, &Sample)> {
+        self.samples.iter().map(|(repetition, sample, _)| (*repetition, sample))
     }
 
     /// The notes of all samples, each once.
@@ -544,7 +556,8 @@ pub struct Report {
 
 impl Report {
     pub(crate) fn new() -> Self {
-        Self { document: Document::here(), series: Vec::new(), refused: false }
+        let document = Document { command: command_line(std::env::args()), ..Document::here() };
+        Self { document, series: Vec::new(), refused: false }
     }
 
     /// A report that says only what went wrong.
@@ -681,6 +694,19 @@ impl Report {
     pub fn table(&self) -> String {
         table::render(&self.document)
     }
+}
+
+/// The command line as a person types it, whatever the program's file is called and wherever it lies.
+fn command_line(words: impl Iterator<Item = String>) -> Vec<String> {
+    let quoted = |word: String| {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./:,=@%+".contains(c);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    std::iter::once("polyrail".to_owned()).chain(words.skip(1).map(quoted)).collect()
 }
 
 fn ratio(first: &Series, second: &Series) -> Option<RatioRow> {

@@ -9,7 +9,9 @@ mod named;
 mod pair;
 mod peer;
 mod phase;
+mod quick;
 mod relay;
+mod report;
 mod side;
 
 use std::io::Write;
@@ -69,6 +71,8 @@ pub fn run(args: BenchArgs) -> i32 {
         Some(BenchCommand::Serve(serve)) => return far::serve(serve, args.json),
         Some(BenchCommand::Compare(asked)) => return compare(asked, args.json),
         Some(BenchCommand::Model(asked)) => return model(asked, args.json),
+        Some(BenchCommand::Report(asked)) => return report::run(asked, args.json),
+        Some(BenchCommand::Quick(asked)) => return finish(args.json, false, &quick::measure(asked)),
         Some(BenchCommand::Peers(peers)) => {
             let report = if peers.needs_testbed() { enter() } else { None };
             return finish(args.json, false, &report.unwrap_or_else(|| peer::measure(peers)));

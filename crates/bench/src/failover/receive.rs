@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::goodput::{Sizes, goodput, is_told};
 use super::judge::{Delivery, Judgement, Stall, calm_lateness_ns, judge};
 use super::stall::StallWatch;
+use super::timeline::Timeline;
 use super::{Scene, last_words};
 use crate::check::{Check, CheckCounts, number_of, times_ns};
 use crate::clock::{machine_ns, now_ns};
@@ -38,16 +39,23 @@ pub(super) fn receive(
     let expected = [AtomicU64::new(NOT_DRAINING), AtomicU64::new(NOT_DRAINING)];
     let stalls = StallWatch::start(&beside.cores);
     let start_ns = now_ns();
+    let timeline = Mutex::new(Timeline::new(job.to_sender_ns(machine_ns())));
     let note = |message: &[u8], delivered_ns: u64| {
         if let (Some(number), Some([scheduled_ns, begun_ns])) =
             (number_of(message, message.len()), times_ns(message))
         {
             // What is due and what is cut is told by the sender's clock.
             let delivered_ns = job.to_sender_ns(delivered_ns);
+            let late_ns = delivered_ns.saturating_sub(scheduled_ns);
+            locked(&timeline).add(delivered_ns, job.setup.size, late_ns);
             locked(&log.watched).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
         }
     };
-    let note_bulk = |_: &[u8], delivered_ns: u64| locked(&log.bulk_ns).push(job.to_sender_ns(delivered_ns));
+    let note_bulk = |_: &[u8], delivered_ns: u64| {
+        let delivered_ns = job.to_sender_ns(delivered_ns);
+        locked(&timeline).add(delivered_ns, beside.bulk.size, 0);
+        locked(&log.bulk_ns).push(delivered_ns);
+    };
     let judge = Judge {
         log: &log,
         stalls: &stalls,
@@ -86,6 +94,7 @@ pub(super) fn receive(
             bulk_counts: Some(bulk),
             rtt_ns: calm.buckets(),
             stalls: Some(stalls.summary()),
+            timeline: Some(locked(&timeline).clone()),
             notes: stalls.notes(),
             ..SideReport::default()
         })
@@ -167,7 +176,7 @@ impl Judge<'_> {
     }
 }
 
-fn locked<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
-    // A list of times is whole whoever panicked beside it.
+fn locked<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Times that were noted are whole whoever panicked beside them.
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }

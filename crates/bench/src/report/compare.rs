@@ -5,7 +5,6 @@
 
 mod figures;
 mod notes;
-pub(super) mod read;
 mod table;
 
 use std::path::Path;
@@ -14,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::document::{Document, Row};
+use super::read::read;
 use crate::stats::{median, shift};
 use figures::{Better, Figure};
 
@@ -133,7 +133,7 @@ impl Comparison {
             notes: Vec::new(),
             error: None,
         };
-        let documents = read::read(first).and_then(|first| Ok((first, read::read(second)?)));
+        let documents = read(first).and_then(|first| Ok((first, read(second)?)));
         let compared = match documents {
             Ok((a, b)) => nothing.clone().of_documents(&a, &b),
             Err(error) => Err(error),

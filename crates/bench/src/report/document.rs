@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::SCHEMA;
 use super::crowd::{Clients, CrowdMib};
 use super::expected::Expected;
-use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls};
+use super::figures::{CutRow, Gaps, Ideal, Idle, Memory, Quantiles, Sharing, Sides, Stalls, TimelineRow};
 use crate::args::{BesideKind, FlowClass, FlowDirection, Load, Placement, ReadKind, SendKind};
 use crate::calibrate::{Calibration, Pulses, StallHistogram};
 use crate::host::{DeviceRow, Host};
@@ -30,6 +30,9 @@ pub(super) struct Document {
     /// The receiver's machine, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_host: Option<Host>,
+    /// The command line that measured it, the program's name first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) command: Vec<String>,
     /// What was asked for, with what the command line left open filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Value>,
@@ -64,6 +67,7 @@ impl Document {
             devices: Vec::new(),
             relays: Vec::new(),
             peer_host: None,
+            command: Vec::new(),
             plan: None,
             title: None,
             findings: Vec::new(),
@@ -154,6 +158,9 @@ pub(super) struct Row {
     pub(super) gaps: Vec<Gaps>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cuts: Vec<CutRow>,
+    /// Of `failover`, one for each repetition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) timelines: Vec<TimelineRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) calm_lateness_us: Option<Quantiles>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -263,6 +270,7 @@ impl Row {
             expected: _,
             gaps: _,
             cuts: _,
+            timelines: _,
             calm_lateness_us: _,
             stalls: _,
             idle: _,

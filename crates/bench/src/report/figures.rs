@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::SideReport;
-use crate::failover::{Cut, Goodput, Kind, Reuse};
+use crate::failover::{Cut, Goodput, Kind, Reuse, STEP_NS, Timeline};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;
@@ -111,7 +111,7 @@ pub(super) struct CutRow {
     #[serde(default)]
     pub(super) repetition: u32,
     pub(super) kind: Kind,
-    link: usize,
+    pub(super) link: usize,
     /// Whose carrier was lost or whose packets vanished.
     node: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +144,40 @@ pub(super) struct CutRow {
     pub(super) flaps: Option<u32>,
     messages: u64,
     unfinished: bool,
+    /// When the cut was begun and the link was back, from the beginning of the repetition's timeline on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) from_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) until_s: Option<f64>,
+}
+
+/// What arrived from step to step over a run of `failover`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TimelineRow {
+    /// Counted from 1.
+    pub(super) repetition: u32,
+    pub(super) step_ms: f64,
+    /// Payload of both flows in each step.
+    pub(super) goodput_mbps: Vec<f64>,
+    /// Largest lateness of the watched flow's messages that arrived in each step; 0 where none did.
+    pub(super) late_ms: Vec<f64>,
+}
+
+/// One timeline for each repetition that has one; the samples come with their repetition, counted from 0.
+pub(super) fn timelines<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>) -> Vec<TimelineRow> {
+    let of = |(repetition, sample): (u32, &'a Sample)| {
+        let Timeline { bytes, late_ns, .. } = sample.receiver.timeline.as_ref()?;
+        // Tenths are as much as a step can tell; more would fill the document with digits.
+        let mbps = |bytes: &u64| (*bytes as f64 * 8e4 / STEP_NS as f64).round() / 10.0;
+        let late_ms = |ns: &u64| (ms(*ns) * 100.0).round() / 100.0;
+        Some(TimelineRow {
+            repetition: repetition + 1,
+            step_ms: ms(STEP_NS),
+            goodput_mbps: bytes.iter().map(mbps).collect(),
+            late_ms: late_ns.iter().map(late_ms).collect(),
+        })
+    };
+    samples.filter_map(of).collect()
 }
 
 /// Interruptions of the watched cores, over all repetitions.
@@ -252,11 +286,15 @@ fn reuse_ms(cut: &Cut) -> Option<f64> {
 /// Every cut; the samples come with their repetition, counted from 0.
 pub(super) fn cuts<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>, left: Left) -> Vec<CutRow> {
     samples
-        .flat_map(|(repetition, sample)| sample.cuts.iter().map(move |cut| cut_row(repetition, cut, left)))
+        .flat_map(|(repetition, sample)| {
+            let origin_ns = sample.receiver.timeline.as_ref().map(|timeline| timeline.from_ns);
+            sample.cuts.iter().map(move |cut| cut_row(repetition, cut, left, origin_ns))
+        })
         .collect()
 }
 
-fn cut_row(repetition: u32, cut: &Cut, left: Left) -> CutRow {
+fn cut_row(repetition: u32, cut: &Cut, left: Left, origin_ns: Option<u64>) -> CutRow {
+    let since_s = |at_ns: u64| origin_ns.map(|origin_ns| at_ns.saturating_sub(origin_ns) as f64 / 1e9);
     let (place, judgement, worst) = (cut.place, cut.judgement, cut.judgement.worst);
     let direction = match place.direction {
         Direction::Into => "into",
@@ -283,6 +321,8 @@ fn cut_row(repetition: u32, cut: &Cut, left: Left) -> CutRow {
         flaps: (place.kind == Kind::Flapping).then_some(cut.flaps),
         messages: judgement.messages,
         unfinished: judgement.unfinished,
+        from_s: since_s(cut.cut_ns),
+        until_s: since_s(cut.restored_ns).filter(|_| cut.restored_ns > 0),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::compare;
 use super::document::{CONDITIONS, Document, Row};
+use super::read;
 use crate::args::Placement;
 use crate::host::Host;
 use crate::protocol::{self, Protocol};
@@ -60,7 +60,7 @@ impl Measured {
     /// # Errors
     /// One line that names the file and says what is wrong with it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        Ok(Self::of(path.display().to_string(), compare::read::read(path)?))
+        Ok(Self::of(path.display().to_string(), read::read(path)?))
     }
 
     /// What a document has that was not written to a file.
@@ -68,7 +68,7 @@ impl Measured {
     /// # Errors
     /// It is no document.
     pub(crate) fn parse(source: &str, json: &str) -> Result<Self, String> {
-        let document = compare::read::parse(json.as_bytes()).map_err(|error| format!("{source}: {error}"))?;
+        let document = read::parse(json.as_bytes()).map_err(|error| format!("{source}: {error}"))?;
         Ok(Self::of(source.to_owned(), document))
     }
 

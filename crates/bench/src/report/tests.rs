@@ -78,6 +78,7 @@ fn cut(kind: Kind, link: usize, mbps: Option<f64>, reuse: Reuse) -> Cut {
     Cut {
         place: Place { kind, link, node: 0, direction: Direction::Both },
         cut_ns: 0,
+        restored_ns: 0,
         judgement: Judgement { gap_ns: 2_000_000, goodput, ..Judgement::default() },
         carried_share: 0.5,
         aftermath_ns: Some(1),

@@ -1,4 +1,4 @@
-//! The file that `--csv` asks for: found out before anything is measured whether it can be written, written whole or not
+//! Files that results go to, such as that of `--csv`: found out before anything is measured whether it can be written, written whole or not
 //! at all.
 
 use std::fs::{self, File};
@@ -56,19 +56,28 @@ pub(super) fn to_output(keep: &KeepArgs) -> bool {
     keep.csv.as_deref() == Some(Path::new("-"))
 }
 
-/// What is to be written in the end, if it can be: only trying says whether a file can be made there. It does not stay: a run
-/// may take hours and be killed.
+/// What is to be written in the end, if it can be.
 pub(super) fn prepared(flag: &str, path: &Path) -> Result<PathBuf, String> {
     let told = |error: io::Error| format!("{flag} {}: {error}", path.display());
     let target = target(path).map_err(told)?;
-    let (file, name) = beside(&target).map_err(told)?;
-    drop(file);
-    fs::remove_file(name).map_err(told)?;
+    try_beside(&target).map_err(told)?;
     Ok(target)
 }
 
+/// Whether a file can be put there.
+pub(super) fn is_writable(path: &Path) -> io::Result<()> {
+    try_beside(&target(path)?)
+}
+
+/// Only trying says whether a file can be made there. It does not stay: a run may take hours and be killed.
+fn try_beside(target: &Path) -> io::Result<()> {
+    let (file, name) = beside(target)?;
+    drop(file);
+    fs::remove_file(name)
+}
+
 /// The file itself behind any links, so that renaming replaces it and no link or device.
-fn target(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn target(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Ok(target) if target.is_file() => Ok(target),
         Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is no ordinary file")),

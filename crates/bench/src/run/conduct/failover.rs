@@ -171,7 +171,8 @@ impl Cutter<'_> {
         let [before, after] = &quiet.looks;
         let carried_share = after.share_since(before, place.link);
         let reuse = Reuse::Unknown;
-        Ok(Cut { place, cut_ns, judgement, carried_share, aftermath_ns: None, reuse, flaps })
+        let restored_ns = span.restored_ns;
+        Ok(Cut { place, cut_ns, restored_ns, judgement, carried_share, aftermath_ns: None, reuse, flaps })
     }
 
     /// Takes a link away for the time of an outage; giving it back is left to the caller.
