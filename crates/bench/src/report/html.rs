@@ -30,10 +30,10 @@ use crate::host::Host;
 use crate::workload::Workload;
 use escape::{cut, escape, note};
 use findings::Finding;
-pub(super) use forest::reference;
 use group::{Chart, Found, charts, title};
 use page::{card, list};
 use palette::Palette;
+pub(super) use palette::is_limit;
 
 /// More charts make a page that nobody scrolls through.
 const CHARTS_MAX: usize = 120;
@@ -297,17 +297,14 @@ fn chart_section(chart: &Chart, palette: &Palette, names: &[String]) -> String {
     let places = chart.places();
     let is_curve = places.len() > 1;
     let mut cards = String::new();
-    for metric in chart.metrics {
+    for (number, metric) in chart.metrics.iter().enumerate() {
         let picture =
             if is_curve { curve::draw(chart, metric, palette) } else { dots::draw(chart, metric, palette) };
-        let better = if metric.is_better_high { "more is better" } else { "less is better" };
+        let better = if metric.is_better_high { "More is better." } else { "Less is better." };
         cards += &picture.map_or(String::new(), |picture| card(&capital(metric.name), &picture, better));
-    }
-    if let Some((picture, left_out)) = forest::draw(chart, palette) {
-        let first = forest::reference(chart).map_or("", |series| series.label.as_str());
-        let more = if left_out > 0 { format!("; {left_out} more are not shown") } else { String::new() };
-        let below = format!("Right of 1, {} is ahead of the protocol named{more}.", escape(first));
-        cards += &card(&format!("How many times as good {} is", escape(first)), &picture, &below);
+        if number == 0 {
+            cards += &versus_card(chart, palette);
+        }
     }
     // Of many places the ends and what lies between tell enough.
     let step = places.len().div_ceil(CDFS_MAX).max(1);
@@ -317,7 +314,7 @@ fn chart_section(chart: &Chart, palette: &Palette, names: &[String]) -> String {
         } else {
             "Single times".to_owned()
         };
-        let below = "How many are within which time; each line up is ten times rarer from 90 % on.";
+        let below = "How many are within which time; from 90 % on, each line up leaves a tenth.";
         cards += &cdf::draw(chart, *place, palette)
             .map_or(String::new(), |picture| card(&heading, &picture, below));
     }
@@ -325,6 +322,17 @@ fn chart_section(chart: &Chart, palette: &Palette, names: &[String]) -> String {
         .map_or(String::new(), |text| format!("<p class=\"mixed\">{}</p>", escape(&text)));
     let heading = capital(&escape(&chart.heading()));
     format!("<h3>{heading}</h3>{mixed}<div class=\"cards\">{cards}</div>{}", numbers::of_chart(chart))
+}
+
+/// One protocol beside the others.
+fn versus_card(chart: &Chart, palette: &Palette) -> String {
+    let Some((picture, left_out)) = forest::draw(chart, palette) else { return String::new() };
+    let first = forest::reference(chart).map_or("", |series| series.label.as_str());
+    let more = if left_out > 0 { format!("; {left_out} more are not shown") } else { String::new() };
+    let figure = chart.metrics.first().map_or("", |metric| metric.name);
+    let first = escape(first);
+    let below = format!("Times, by {figure}: right of 1, {first} is ahead of the one named{more}.");
+    card(&format!("{first} beside the others"), &picture, &below)
 }
 
 /// The section of links that are cut.
@@ -394,8 +402,9 @@ fn warnings_of(source: &Source, is_one_of_several: bool) -> Vec<String> {
             .map(|one| format!("{} could not run: {}", cut(&one.protocol, 60), cut(&one.reason, 200))),
     );
     told.extend(document.notes.iter().take(24).cloned());
-    let begin = if is_one_of_several { format!("{}: ", cut(name, 40)) } else { String::new() };
-    told.into_iter().map(|text| format!("{begin}{text}")).map(|text| capital(&text)).collect()
+    let begin =
+        |text: String| if is_one_of_several { format!("{}: {text}", cut(name, 40)) } else { capital(&text) };
+    told.into_iter().map(begin).collect()
 }
 
 /// The first letter large.
@@ -407,6 +416,7 @@ fn capital(text: &str) -> String {
 /// A sentence without its markup.
 fn plain(html: &str) -> String {
     let text = html.replace("<b>", "").replace("</b>", "");
+    let text = text.replace("<span class=\"where\">", "").replace("</span>", ": ");
     let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
     text.replace("&amp;", "&")
 }

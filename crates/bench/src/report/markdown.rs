@@ -9,7 +9,7 @@ use super::html::figure::{Metric, SAMPLES_MIN};
 use super::html::group::{Axis, Chart, Found, Series, about, charts};
 use super::html::units::{Unit, size};
 use super::html::versus::{Shown, Versus, times};
-use super::html::{Source, reference};
+use super::html::{Source, is_limit};
 use crate::failover::Kind;
 use crate::stats::{Ratio, median, paired_ratio};
 use crate::workload::Workload;
@@ -65,13 +65,15 @@ fn lines(source: &Source) -> String {
 
 fn lines_of_chart(chart: &Chart) -> String {
     let mut text = String::new();
-    let (Some(ours), Some(metric)) = (reference(chart), chart.metrics.first()) else { return text };
+    let Some(metric) = chart.metrics.first() else { return text };
+    let is_ours = |series: &&Series| series.protocol.starts_with("polyrail");
+    let is_peer = |series: &&Series| !is_ours(series) && !is_limit(series.protocol);
     for place in chart.places() {
-        let Some(row) = ours.at(place) else { continue };
-        let others = chart.series.iter().filter(|series| !std::ptr::eq(*series, ours));
-        for (series, other) in others.filter_map(|series| Some((series, series.at(place)?))) {
-            let what = what(row, chart);
-            text += &line(&what, row, (series, other), metric).unwrap_or_default();
+        let there = || chart.series.iter().filter_map(|series| Some((series, series.at(place)?)));
+        for (_, row) in there().filter(|(series, _)| is_ours(series)) {
+            for (peer, other) in there().filter(|(series, _)| is_peer(series)) {
+                text += &line(&what(row, chart), row, (peer, other), metric).unwrap_or_default();
+            }
         }
     }
     text

@@ -9,7 +9,7 @@ use super::svg::{Anchor, Canvas, WIDTH};
 use super::units::Unit;
 
 const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 56.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = HEIGHT - 30.0;
@@ -20,8 +20,7 @@ const NINES_MAX: f64 = 5.0;
 const STEPS_MAX: usize = 400;
 
 /// The shares that are labelled, by how many times rarer the rest is.
-const SHARES: [(f64, &str); 7] = [
-    (0.0, "0 %"),
+const SHARES: [(f64, &str); 6] = [
     (0.5, "50 %"),
     (0.9, "90 %"),
     (0.99, "99 %"),

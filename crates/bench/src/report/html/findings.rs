@@ -4,11 +4,12 @@
 use super::escape::{cut, escape};
 use super::figure::{Figure, Metric};
 use super::forest::reference;
-use super::group::{Chart, Series, title};
+use super::group::{Axis, Chart, Series, about, title};
 use super::palette::is_limit;
 use super::units::{Unit, count};
 use super::versus::{Shown, Versus, times};
 use crate::report::document::Row;
+use crate::report::figures::Gaps;
 
 /// Sentences for a chart; more would be read by nobody.
 const SENTENCES_MAX: usize = 6;
@@ -64,6 +65,11 @@ pub(super) fn of_chart(chart: &Chart) -> Vec<Finding> {
     sources.into_iter().flat_map(|source| of_source(chart, metric, source)).take(SENTENCES_MAX).collect()
 }
 
+/// Kinds of one protocol have its name in common.
+fn family(protocol: &str) -> &str {
+    protocol.split_once('-').map_or(protocol, |(family, _)| family)
+}
+
 /// Who leads at a place, and by how much.
 struct Lead<'a> {
     places: Vec<u64>,
@@ -114,7 +120,10 @@ fn lead<'a>(chart: &'a Chart<'a>, metric: &Metric, source: usize, place: u64) ->
         .collect();
     there.sort_by(|a, b| if metric.is_better_high { b.2.total_cmp(&a.2) } else { a.2.total_cmp(&b.2) });
     let (first, row, figure) = *there.first()?;
-    let next = there.get(1).and_then(|(next, other, _)| Some((*next, vec![Versus::of(row, other, metric)?])));
+    // One of its own family is no rival: what others do is what is asked.
+    let is_rival = |other: &&(&Series, &Row, f64)| family(other.0.protocol) != family(first.protocol);
+    let next = there.iter().find(is_rival).or(there.get(1));
+    let next = next.and_then(|(next, other, _)| Some((*next, vec![Versus::of(row, other, metric)?])));
     Some(Lead { places: vec![place], first, figures: vec![figure], next })
 }
 
@@ -125,11 +134,11 @@ fn sentence(chart: &Chart, metric: &Metric, lead: &Lead) -> Finding {
         [first, .., last] => format!("{} to {}", chart.axis.text(*first), chart.axis.text(*last)),
         [] => String::new(),
     };
-    let begin = format!("{} ({places}; {})", title(chart.workload), escape(&chart.about));
+    let begin = place_of(&format!("{} · {places} · {}", title(chart.workload), chart.about));
     let figure = range(&lead.figures, |value| metric.unit.text(value));
     let Some((next, all)) = &lead.next else {
         let html =
-            format!("{begin}: {} has {figure} ({}), with nothing beside it.", name(lead.first), metric.name);
+            format!("{begin}{} has {figure} ({}), with nothing beside it.", name(lead.first), metric.name);
         return Finding { html, certainty: Certainty::Counted };
     };
     let ratios: Vec<f64> = all.iter().map(|versus| versus.ratio.median).collect();
@@ -147,25 +156,28 @@ fn sentence(chart: &Chart, metric: &Metric, lead: &Lead) -> Finding {
     let (html, certainty) = match lead.shown() {
         Some(Shown::Nothing) => (
             format!(
-                "{begin}: no difference is shown between {first} ({figure}) and {next}: {ratio} times ({how})."
+                "{begin}No difference is shown between {first} ({figure}) and {next}: {ratio} times ({how})."
             ),
             Certainty::NotShown,
         ),
         Some(Shown::Worse) => (
             // Medians of each and of the ratios within pairs may differ in direction where the machine drifts.
             format!(
-                "{begin}: {first} has the best median ({figure}), but within pairs {next} is ahead: {ratio} times ({how})."
+                "{begin}{first} has the best median ({figure}), but within pairs {next} is ahead: {ratio} times ({how})."
             ),
             Certainty::NotShown,
         ),
         Some(Shown::Few) => {
-            (format!("{begin}: {first} {better}, {figure}: {ratio} times {next} ({how})."), Certainty::Few)
+            (format!("{begin}{first} {better}, {figure}: {ratio} times {next} ({how})."), Certainty::Few)
         }
-        _ => {
-            (format!("{begin}: {first} {better}, {figure}: {ratio} times {next} ({how})."), Certainty::Shown)
-        }
+        _ => (format!("{begin}{first} {better}, {figure}: {ratio} times {next} ({how})."), Certainty::Shown),
     };
     Finding { html, certainty }
+}
+
+/// Where a sentence holds, above it; the text is not yet escaped.
+fn place_of(text: &str) -> String {
+    format!("<span class=\"where\">{}</span>", escape(text))
 }
 
 /// What the first is, by what is compared.
@@ -195,9 +207,13 @@ pub(super) fn of_cuts(rows: &[&Row]) -> Vec<Finding> {
                 format!(" Meanwhile {:.0} % of what the other links carry arrived.", share.p50 * 100.0)
             });
             let html = format!(
-                "Links cut {} ({}): <b>{}</b>'s latest message was {} late (median; {} at most).{share} {}",
-                if gaps.cuts == 1 { "once".to_owned() } else { format!("{} times", gaps.cuts) },
-                gaps.kind.name(),
+                "{}<b>{}</b>'s latest message was {} late (median; {} at most).{share} {}",
+                place_of(&format!(
+                    "{} · {} · {}",
+                    title(row.workload),
+                    cuts_of(gaps),
+                    about(row, Axis::Size)
+                )),
                 escape(&cut(&row.protocol, 60)),
                 Unit::Ms.text(gaps.gap_ms.p50),
                 Unit::Ms.text(gaps.gap_ms.max),
@@ -210,23 +226,27 @@ pub(super) fn of_cuts(rows: &[&Row]) -> Vec<Finding> {
     all
 }
 
-/// How evenly clients shared a server.
+fn cuts_of(gaps: &Gaps) -> String {
+    format!("{} of {}", count(gaps.cuts, "cut", "cuts"), gaps.kind.name())
+}
+
+/// How evenly clients shared a server: a sentence for each number of clients.
 pub(super) fn of_crowd(rows: &[&Row]) -> Vec<Finding> {
+    let mut numbers: Vec<u32> = rows.iter().filter_map(|row| row.load.clients).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
     let one = |row: &&Row| {
-        let clients = row.by_client.as_ref()?;
-        let [fair, least, most] =
-            [&clients.fairness, &clients.least_per_s, &clients.most_per_s].map(|s| s.median);
-        let html = format!(
-            "{} of one server, <b>{}</b>: between {} and {} each, fairness {} (1: equal shares).",
-            count(row.load.clients.unwrap_or_default() as usize, "client", "clients"),
-            escape(&cut(&row.protocol, 60)),
-            Unit::PerSecond.text(least),
-            Unit::PerSecond.text(most),
-            times(fair)
-        );
-        Some(Finding { html, certainty: Certainty::Counted })
+        let fairness = row.by_client.as_ref()?.fairness.median;
+        Some(format!("<b>{}</b> {}", escape(&cut(&row.protocol, 60)), times(fairness)))
     };
-    rows.iter().filter_map(one).take(SENTENCES_MAX).collect()
+    let of_number = |number: u32| {
+        let with = rows.iter().filter(|row| row.load.clients == Some(number));
+        let each: Vec<String> = with.filter_map(one).take(SENTENCES_MAX).collect();
+        let place = place_of(&format!("Clients of one server · {number} clients"));
+        let html = format!("{place}How evenly they are served (1: equal shares): {}.", each.join(", "));
+        (!each.is_empty()).then_some(Finding { html, certainty: Certainty::Counted })
+    };
+    numbers.into_iter().filter_map(of_number).collect()
 }
 
 /// Messages that did not come as they were sent; none where all did.

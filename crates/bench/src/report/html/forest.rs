@@ -3,7 +3,7 @@
 
 use super::escape::cut;
 use super::group::{Chart, Series};
-use super::palette::Palette;
+use super::palette::{Palette, is_limit};
 use super::scale::Scale;
 use super::svg::{Anchor, Canvas, WIDTH};
 use super::units::Unit;
@@ -13,7 +13,7 @@ use super::versus::{Shown, Versus, times};
 const ROWS_MAX: usize = 48;
 const LABEL_CHARS_MAX: usize = 38;
 
-const ROW: f64 = 32.0;
+const ROW: f64 = 34.0;
 const LEFT: f64 = 8.0;
 const RIGHT: f64 = WIDTH - 8.0;
 const TOP: f64 = 4.0;
@@ -27,8 +27,8 @@ struct Line<'a> {
 }
 
 /// The protocol that others are held against: Polyrail, or one of its kinds, or else the first one that is no limit.
-pub(in crate::report) fn reference<'a>(chart: &'a Chart<'a>) -> Option<&'a Series<'a>> {
-    let candidates = || chart.series.iter().filter(|series| !super::palette::is_limit(series.protocol));
+pub(super) fn reference<'a>(chart: &'a Chart<'a>) -> Option<&'a Series<'a>> {
+    let candidates = || chart.series.iter().filter(|series| !is_limit(series.protocol));
     let named = candidates().find(|series| series.protocol == "polyrail");
     named
         .or_else(|| candidates().find(|series| series.protocol.starts_with("polyrail")))
@@ -39,8 +39,9 @@ pub(in crate::report) fn reference<'a>(chart: &'a Chart<'a>) -> Option<&'a Serie
 pub(super) fn draw(chart: &Chart, palette: &Palette) -> Option<(String, usize)> {
     let metric = chart.metrics.first()?;
     let first = reference(chart)?;
-    let others =
-        chart.series.iter().filter(|series| !std::ptr::eq(*series, first) && series.source == first.source);
+    let others = chart.series.iter().filter(|series| {
+        !std::ptr::eq(*series, first) && series.source == first.source && !is_limit(series.protocol)
+    });
     let mut lines: Vec<Line> = Vec::new();
     for series in others {
         for (place, row) in &series.points {
@@ -55,14 +56,14 @@ pub(super) fn draw(chart: &Chart, palette: &Palette) -> Option<(String, usize)> 
         .flat_map(|line| [line.versus.ratio.low, line.versus.ratio.high, line.versus.ratio.median]);
     let scale = Scale::log(ends.chain((!lines.is_empty()).then_some(1.0)), LEFT + 8.0, RIGHT - 8.0)?;
     let bottom = TOP + ROW * lines.len() as f64 + 4.0;
-    let title = format!("{}: how many times as good {} is, {}", metric.name, first.label, chart.about);
+    let title = format!("{} of {} beside each other protocol, {}", metric.name, first.label, chart.about);
     let mut canvas = Canvas::new(WIDTH, bottom + BELOW, &title);
     canvas.rect([LEFT, TOP + 14.0], [scale.place(1.0) - LEFT, bottom - TOP - 14.0], "behind", "");
     canvas.lower_axis(&scale, [TOP + 14.0, bottom], Unit::Plain, &scale.ticks(6));
     canvas.line([scale.place(1.0), TOP + 14.0], [scale.place(1.0), bottom], "one");
     let has_places = chart.places().len() > 1;
     for (number, line) in lines.iter().enumerate() {
-        let y = TOP + ROW * number as f64 + 24.0;
+        let y = TOP + ROW * number as f64 + 25.0;
         let place = if has_places { format!("{}, ", chart.axis.text(line.place)) } else { String::new() };
         row(&mut canvas, line, palette, &scale, y, &place);
     }
@@ -73,6 +74,7 @@ fn row(canvas: &mut Canvas, line: &Line, palette: &Palette, scale: &Scale, y: f6
     let Line { series, versus, .. } = line;
     let look = palette.look(series.protocol);
     let label = cut(&format!("{place}{}", series.label), LABEL_CHARS_MAX);
+    canvas.line([LEFT, y], [RIGHT, y], "track");
     canvas.text([LEFT, y - 9.0], Anchor::Start, "name", &label);
     let number = match versus.shown() {
         Shown::Better | Shown::Worse => times(versus.ratio.median),

@@ -175,16 +175,20 @@ pub(in crate::report) fn charts<'a>(
     rows: &[Found<'a>],
     names: &[String],
 ) -> Vec<Chart<'a>> {
+    let mut kinds: Vec<(Vec<bool>, Vec<Found>)> = Vec::new();
+    for found in rows {
+        // Rows that differ in what applies to them at all lie on no common axis: with clients and without.
+        let kind: Vec<bool> = AXES.into_iter().map(|axis| axis.place(found.row).is_some()).collect();
+        add(&mut kinds, kind, *found);
+    }
+    kinds.iter().flat_map(|(_, rows)| charts_of_kind(workload, rows, names)).collect()
+}
+
+fn charts_of_kind<'a>(workload: Workload, rows: &[Found<'a>], names: &[String]) -> Vec<Chart<'a>> {
     let usable = AXES.into_iter().filter(|axis| rows.iter().all(|found| axis.place(found.row).is_some()));
     let split = |axis: Axis| {
         let mut groups: Vec<(Vec<Value>, Vec<Found>)> = Vec::new();
-        for found in rows {
-            let key = key(found.row, axis);
-            match groups.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, group)) => group.push(*found),
-                None => groups.push((key, vec![*found])),
-            }
-        }
+        rows.iter().for_each(|found| add(&mut groups, key(found.row, axis), *found));
         (axis, groups)
     };
     let fewest = usable.map(split).min_by_key(|(_, groups)| groups.len());
@@ -200,6 +204,14 @@ pub(in crate::report) fn charts<'a>(
         }
     };
     groups.into_iter().map(chart).collect()
+}
+
+/// Adds a row to the group with this key; the groups stay in the order in which they came.
+fn add<'a, K: PartialEq>(groups: &mut Vec<(K, Vec<Found<'a>>)>, key: K, found: Found<'a>) {
+    match groups.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, group)) => group.push(found),
+        None => groups.push((key, vec![found])),
+    }
 }
 
 /// What rows of one chart share.

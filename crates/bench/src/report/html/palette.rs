@@ -44,7 +44,7 @@ const MARKS: [Mark; COLOURS] = [
 const LIMITS: [&str; 2] = ["cacheline", "memcpy"];
 
 /// Whether that is a limit of the machine and no protocol.
-pub(super) fn is_limit(protocol: &str) -> bool {
+pub(in crate::report) fn is_limit(protocol: &str) -> bool {
     LIMITS.contains(&protocol)
 }
 
