@@ -29,14 +29,23 @@ packages_to_run() {
     has ethtool || echo ethtool
 }
 
-# What tests use and skip where it is missing: tshark checks the dissector, the others boot another kernel (scripts/guest.sh).
+# What only tests use: tshark checks the dissector, and what it checks is skipped without it; a browser shows reports, whose tests
+# fail without one; the others boot another kernel (scripts/guest.sh), which is skipped without them.
 packages_to_test() { has tshark || echo tshark; }
+packages_to_look() {
+    has chromium-headless-shell || has chromium || has google-chrome || browser_package
+}
 packages_for_guest() {
     has qemu-system-x86_64 || echo qemu-system-x86
     has busybox || echo busybox-static
     has cpio || echo cpio
     has modprobe || echo kmod
     has tipc || echo iproute2
+}
+
+# Debian's headless one is the lightest that draws as others do; where it is not known, the whole browser.
+browser_package() {
+    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then echo chromium-headless-shell; else echo chromium; fi
 }
 
 # As root, or by sudo where that asks nothing; fails where neither works.
@@ -77,11 +86,11 @@ install_packages() {
 # Each by itself, so that a system without one gets all else.
 install_for_tests() {
     local packages test
-    for packages in packages_to_test packages_for_guest; do
+    for packages in packages_to_test packages_to_look packages_for_guest; do
         test=$($packages | xargs)
         [ -n "$test" ] || continue
         # shellcheck disable=SC2086
-        apt_install $test || say "going on without $test: the tests that use it will be skipped"
+        apt_install $test || say "going on without $test: tests that need a browser will fail, others that need one of these will be skipped"
     done
 }
 

@@ -19,13 +19,22 @@ use crate::workload::{FAILED_AFTER_NS, Histogram, NOT_DRAINING, Silence};
 /// How long a message may be missing after the link's return until the cut is judged without it.
 const MISSING_NS_MAX: u64 = 8_000_000_000;
 
-/// What arrived since the last cut that was judged.
+/// What arrived, the messages since the last cut that was judged.
 #[derive(Default)]
 struct Log {
     /// The watched flow's messages.
     watched: Mutex<Vec<Delivery>>,
     /// When each message of the bulk was there, in ns.
     bulk_ns: Mutex<Vec<u64>>,
+    /// Of the whole run.
+    timeline: Mutex<Timeline>,
+}
+
+impl Log {
+    fn add_bulk(&self, delivered_ns: u64, bytes: usize) {
+        locked(&self.timeline).add(delivered_ns, bytes, 0);
+        locked(&self.bulk_ns).push(delivered_ns);
+    }
 }
 
 /// Receives both flows until everything that was sent has come; judges cuts meanwhile.
@@ -35,11 +44,11 @@ pub(super) fn receive(
     bulk: &mut dyn Pipe,
 ) -> Result<SideReport, String> {
     let Scene { job, beside, orders, say } = scene;
-    let log = Log::default();
+    let timeline = Mutex::new(Timeline::new(job.to_sender_ns(machine_ns())));
+    let log = Log { timeline, ..Log::default() };
     let expected = [AtomicU64::new(NOT_DRAINING), AtomicU64::new(NOT_DRAINING)];
     let stalls = StallWatch::start(&beside.cores);
     let start_ns = now_ns();
-    let timeline = Mutex::new(Timeline::new(job.to_sender_ns(machine_ns())));
     let note = |message: &[u8], delivered_ns: u64| {
         if let (Some(number), Some([scheduled_ns, begun_ns])) =
             (number_of(message, message.len()), times_ns(message))
@@ -47,15 +56,12 @@ pub(super) fn receive(
             // What is due and what is cut is told by the sender's clock.
             let delivered_ns = job.to_sender_ns(delivered_ns);
             let late_ns = delivered_ns.saturating_sub(scheduled_ns);
-            locked(&timeline).add(delivered_ns, job.setup.size, late_ns);
+            locked(&log.timeline).add(delivered_ns, job.setup.size, late_ns);
             locked(&log.watched).push(Delivery { number, scheduled_ns, begun_ns, delivered_ns });
         }
     };
-    let note_bulk = |_: &[u8], delivered_ns: u64| {
-        let delivered_ns = job.to_sender_ns(delivered_ns);
-        locked(&timeline).add(delivered_ns, beside.bulk.size, 0);
-        locked(&log.bulk_ns).push(delivered_ns);
-    };
+    let note_bulk =
+        |_: &[u8], delivered_ns: u64| log.add_bulk(job.to_sender_ns(delivered_ns), beside.bulk.size);
     let judge = Judge {
         log: &log,
         stalls: &stalls,
@@ -94,7 +100,7 @@ pub(super) fn receive(
             bulk_counts: Some(bulk),
             rtt_ns: calm.buckets(),
             stalls: Some(stalls.summary()),
-            timeline: Some(locked(&timeline).clone()),
+            timeline: Some(locked(&log.timeline).clone()),
             notes: stalls.notes(),
             ..SideReport::default()
         })

@@ -21,8 +21,9 @@ pub(crate) fn render(sources: &[Source]) -> String {
     machines.dedup();
     let _ = writeln!(
         text,
-        "Median of each, and the median of the ratios within pairs with its 95 % interval; {}.\n",
-        machines.join("; and ")
+        "Median of each, and the median of the ratios within pairs with its 95 % interval; {}{}.\n",
+        machines.join("; and "),
+        loads(sources)
     );
     text += "| what | Polyrail | peer | ratio |\n|---|---|---|---|\n";
     sources.iter().for_each(|source| text.push_str(&lines(source)));
@@ -38,6 +39,13 @@ pub(crate) fn render(sources: &[Source]) -> String {
         let _ = write!(text, "\n```sh\n{}\n```\n", commands.join("\n"));
     }
     text
+}
+
+/// How busy the machine was with other work: figures of a busy one deserve less trust.
+fn loads(sources: &[Source]) -> String {
+    let all = || sources.iter().map(|source| source.document.host.load_1min);
+    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    if low.is_finite() { format!("; load {low:.1} to {high:.1} when they began") } else { String::new() }
 }
 
 fn machine(document: &Document) -> String {

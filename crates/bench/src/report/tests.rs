@@ -5,7 +5,7 @@ use crate::args::tests::parse;
 use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
-use crate::failover::{Cut, Goodput, Judgement, Kind, Place, Reuse};
+use crate::failover::{Cut, Goodput, Judgement, Kind, Place, Reuse, Timeline};
 use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;
@@ -91,6 +91,35 @@ fn failover_report(line: &str, cuts: Vec<Cut>) -> Report {
     let mut report = Report::new();
     report.add(series(line, "polyrail", vec![Sample { cuts, ..Sample::default() }]));
     report
+}
+
+#[test]
+fn a_run_over_time_and_its_cuts_have_one_beginning() {
+    let timeline =
+        Timeline { from_ns: 5_000_000_000, bytes: vec![12_500_000, 0], late_ns: vec![1_500_000, 0] };
+    let place = cut(Kind::Carrier, 0, None, Reuse::Unknown);
+    let known = Cut { cut_ns: 5_500_000_000, restored_ns: 6_000_000_000, ..place.clone() };
+    let unknown = Cut { cut_ns: 5_500_000_000, ..place };
+    let receiver = SideReport { timeline: Some(timeline), ..SideReport::default() };
+    let sample = Sample { cuts: vec![known, unknown], receiver, ..Sample::default() };
+    let mut report = Report::new();
+    report.add(series("failover", "polyrail", vec![sample]));
+    let row = &parsed(&report)["results"][0];
+    let expected =
+        json!([{ "repetition": 1, "step_ms": 100.0, "goodput_mbps": [1_000.0, 0.0], "late_ms": [1.5, 0.0] }]);
+    assert_eq!(row["timelines"], expected);
+    assert_eq!((&row["cuts"][0]["from_s"], &row["cuts"][0]["until_s"]), (&0.5.into(), &1.0.into()));
+    assert!(row["cuts"][1].get("until_s").is_none(), "what was not recorded is absent");
+    let read: document::Document = serde_json::from_value(parsed(&report)).unwrap();
+    assert_eq!(read.results[0].timelines.len(), 1);
+}
+
+#[test]
+fn the_command_line_is_one_that_can_be_typed_again() {
+    let words =
+        ["/somewhere/polyrail", "bench", "stream", "--size", "4K,1M", "--csv", "a b'c"].map(str::to_owned);
+    let told = command_line(words.into_iter());
+    assert_eq!(told, ["polyrail", "bench", "stream", "--size", "4K,1M", "--csv", "'a b'\\''c'"]);
 }
 
 #[test]

@@ -240,6 +240,7 @@ fn each_cut_is_a_sample_of_its_kind_and_a_second_mode_is_noted() {
     let cut = |gap_ns| Cut {
         place: Place { kind: Kind::Carrier, link: 0, node: 0, direction: Direction::Both },
         cut_ns: 0,
+        restored_ns: 0,
         judgement: Judgement { gap_ns, ..Judgement::default() },
         carried_share: 0.5,
         aftermath_ns: None,

@@ -62,6 +62,7 @@ fn cuts_are_numbered_within_their_repetition() {
     let cut = |kind, gap_ns, aftermath_ns| Cut {
         place: Place { kind, link: 0, node: 0, direction: Direction::Both },
         cut_ns: 0,
+        restored_ns: 0,
         judgement: Judgement {
             gap_ns,
             gap_net_ns: gap_ns,

@@ -91,6 +91,11 @@ fn nines(share: f64) -> f64 {
 fn cumulated(histogram_ns: &[(u64, u64)]) -> Vec<(f64, f64)> {
     let mut buckets: Vec<(u64, f64)> = histogram_ns.iter().map(|(ns, count)| (*ns, *count as f64)).collect();
     buckets.sort_by_key(|(ns, _)| *ns);
+    buckets.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        kept.1 += if is_same { next.1 } else { 0.0 };
+        is_same
+    });
     let all: f64 = buckets.iter().map(|(_, count)| count).sum();
     if all <= 0.0 {
         return Vec::new();

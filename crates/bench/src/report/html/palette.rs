@@ -95,7 +95,7 @@ mod tests {
     fn colours() -> Vec<[f64; 3]> {
         let sheet = include_str!("style.css");
         let value = |text: &str| {
-            let hex = text.split_once('#').expect("a colour")[1];
+            let hex = text.split_once('#').expect("a colour").1;
             [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")))
         };
         let is_colour = |line: &&str| {

@@ -40,6 +40,9 @@ impl Unit {
 
     fn with(self, value: f64, number: impl Fn(f64) -> String) -> String {
         let in_steps = |steps: Steps, value: f64| {
+            if value == 0.0 {
+                return "0".to_owned();
+            }
             // What three digits would round up belongs to the next step already: 1 Gbit/s, not 1000 Mbit/s.
             let fits = steps.iter().rev().find(|(worth, _)| value.abs() * 1.000_5 >= *worth);
             let (worth, name) = fits.copied().unwrap_or(steps[0]);
@@ -88,7 +91,7 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
 
 /// A size of messages for people: 64 B, 1 KiB; in bytes where it is no whole number of the next unit.
 pub(in crate::report) fn size(bytes: usize) -> String {
-    let whole = |unit: usize| bytes >= unit && bytes % unit == 0;
+    let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
     match () {
         () if whole(1 << 30) => format!("{} GiB", bytes >> 30),
         () if whole(1 << 20) => format!("{} MiB", bytes >> 20),
@@ -114,6 +117,7 @@ mod tests {
             (Unit::Ms, 1_500.0, "1.50 s"),
             (Unit::PerSecond, 5_290_000.0, "5.29 M/s"),
             (Unit::Percent, 0.0, "0.00 %"),
+            (Unit::Mbps, 0.0, "0"),
         ];
         for (unit, value, text) in said {
             assert_eq!(unit.text(value), text);
