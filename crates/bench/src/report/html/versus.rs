@@ -79,7 +79,8 @@ pub(in crate::report) fn times(ratio: f64) -> String {
         r if r >= 9.995 => format!("{r:.1}"),
         r if (0.9..1.1).contains(&r) => format!("{r:.3}"),
         r if r >= 0.1 => format!("{r:.2}"),
-        r if r >= 0.001 => format!("{r:.3}"),
+        r if r >= 0.01 => format!("{r:.3}"),
+        r if r >= 0.000_1 => format!("{r:.4}"),
         r => format!("{r:.0e}"),
     }
 }
