@@ -17,7 +17,7 @@ mod state;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub use command::NetnsError;
@@ -265,7 +265,15 @@ pub fn reexecute_unprivileged() -> NetnsError {
         return NetnsError::Permission;
     }
     let Ok(program) = std::env::current_exe() else { return NetnsError::Permission };
-    let script = "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"";
+    // Whoever is replaced cannot say that it was refused.
+    let probe =
+        Command::new("unshare").args(["-Urnm", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if probe.is_ok_and(|status| !status.success()) {
+        return NetnsError::Permission;
+    }
+    // What is measured within a machine needs its loopback, which is down in a fresh namespace.
+    let script =
+        "mount -t tmpfs tmpfs /run && PATH=\"$PATH:/usr/sbin:/sbin\" ip link set lo up && exec \"$0\" \"$@\"";
     let error = Command::new("unshare")
         .args(["-Urnm", "sh", "-c", script])
         .arg(program)

@@ -267,3 +267,64 @@ fn a_document_made_brief_gives_the_same_table() {
     let [whole, brief] = [file.as_str(), brief].map(|path| report(&[path, "--markdown"]).stdout);
     assert!(!whole.is_empty() && whole == brief);
 }
+
+/// The program as an ordinary user, in a namespace whose `max` says how many more may be made; none where that cannot be had here.
+fn as_user(max: u32, arguments: &[&str]) -> Option<Output> {
+    let script = "echo \"$1\" > /proc/sys/user/max_user_namespaces && shift && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args([
+        "-U",
+        "--map-user=1000",
+        "--map-group=1000",
+        "--keep-caps",
+        "sh",
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_polyrail"),
+    ]);
+    command.arg(max.to_string()).args(arguments).env_remove("POLYRAIL_UNSHARED");
+    let output = command.output().ok()?;
+    let is_refused =
+        said(&output).contains("unshare failed") || said(&output).contains("max_user_namespaces");
+    (!is_refused).then_some(output)
+}
+
+fn skipped(name: &str) {
+    use std::io::Write;
+    let _ =
+        writeln!(std::io::stderr(), "SKIPPED {name}: this machine lets nobody make a user namespace here");
+}
+
+#[test]
+fn quick_says_what_it_leaves_out_and_why() {
+    let folder = Folder::new("quick");
+    let page = folder.0.join("page.html");
+    let page = page.to_str().expect("UTF-8");
+    // So short that nothing is measured, and no namespaces besides.
+    let Some(output) = as_user(0, &["bench", "quick", "--limit", "10", "--output", page, "--json"]) else {
+        return skipped("quick_says_what_it_leaves_out_and_why");
+    };
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    let notes: Vec<&str> =
+        told["notes"].as_array().expect("notes").iter().filter_map(Value::as_str).collect();
+    let count = |words: &str| notes.iter().filter(|note| note.contains(words)).count();
+    assert_eq!((count("needs network namespaces"), count("--limit gives more")), (3, 2), "{notes:#?}");
+    assert!(
+        said(&output).contains("was left out") && said(&output).contains("page.html is written"),
+        "{}",
+        said(&output)
+    );
+    let page = std::fs::read_to_string(page).expect("the page is written");
+    assert!(page.contains("needs network namespaces"));
+}
+
+#[test]
+fn an_ordinary_user_measures_between_nodes_and_within_a_machine_in_one_go() {
+    let asked = "bench pingpong --placement intra,inter --protocol polyrail --repeat 1 --warmup 0.05 --duration 0.1 --json";
+    let Some(output) = as_user(9, &asked.split(' ').collect::<Vec<_>>()) else {
+        return skipped("an_ordinary_user_measures_between_nodes_and_within_a_machine_in_one_go");
+    };
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(output.status.code(), Some(0), "{told:#}");
+    assert_eq!(told["results"].as_array().map(Vec::len), Some(2));
+}

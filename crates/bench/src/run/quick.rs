@@ -41,6 +41,7 @@ pub(super) fn measure(args: &QuickArgs) -> Report {
     };
     let (report, left_out) = all(args, refused.as_deref(), &stop);
     let mut report = report;
+    left_out.iter().for_each(|text| eprintln!("{text}"));
     report.add_notes(left_out.iter().cloned());
     report.conclude(&[]);
     let source = Source::measured("bench quick", &report);
