@@ -17,4 +17,5 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ask::Advice;
 pub use ask::{ADVICE_SCHEMA, advise};

@@ -119,6 +119,16 @@ impl Advice {
         }
     }
 
+    /// What documents of one machine say of what to do, a sentence each; nothing where they are of several.
+    pub(crate) fn sentences(documents: &[Measured]) -> Vec<String> {
+        if same_machine(documents).is_err() {
+            return Vec::new();
+        }
+        let mut advice = Self::default();
+        advice.add(documents, &[]);
+        super::tell::sentences(&advice)
+    }
+
     fn emit(&self, asked: &AdviseArgs, json: bool) -> i32 {
         let code = match (&self.error, self.is_refused) {
             (_, true) => 2,

@@ -44,17 +44,32 @@ pub(super) fn render(advice: &Advice) -> String {
     text
 }
 
-fn of(finding: &Finding) -> String {
+/// Each choice and its verdict, a sentence each.
+pub(super) fn sentences(advice: &Advice) -> Vec<String> {
+    let choices = advice.findings.iter().map(|finding| {
+        let Finding { question, conditions, choice, .. } = finding;
+        format!("{}, {}: {}: {}", question.name(), said(conditions), choice.choice, verdict(finding))
+    });
+    let sizes =
+        advice.sizes.iter().map(|one| format!("which size to aim at, {}", size(one).trim().to_owned()));
+    choices.chain(sizes).collect()
+}
+
+fn verdict(finding: &Finding) -> String {
     let choice = &finding.choice;
-    let verdict = match (choice.stands_out, choice.choice == choice.best) {
+    match (choice.stands_out, choice.choice == choice.best) {
         (true, true) => "the best".to_owned(),
         (true, false) => {
             format!("better than what is simpler, and {} is not shown to be better still", choice.best)
         }
         (false, true) => "the simplest of those between which no difference stands out".to_owned(),
         (false, false) => format!("no difference that stands out to {}, and simpler", choice.best),
-    };
-    let mut text = format!("  {}: {}: {verdict}\n", said(&finding.conditions), choice.choice);
+    }
+}
+
+fn of(finding: &Finding) -> String {
+    let choice = &finding.choice;
+    let mut text = format!("  {}: {}: {}\n", said(&finding.conditions), choice.choice, verdict(finding));
     let chosen = |one: &Evidence| one.name == choice.choice;
     let told =
         choice.evidence.iter().take(TOLD).chain(choice.evidence.iter().skip(TOLD).filter(|one| chosen(one)));

@@ -25,6 +25,7 @@ use std::path::Path;
 use super::Report;
 use super::document::{Document, Row};
 use super::read::read;
+use super::samples::Measured;
 use crate::failover::Kind;
 use crate::host::Host;
 use crate::workload::Workload;
@@ -51,6 +52,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Its samples.
+    pub(crate) fn samples(&self) -> Measured {
+        Measured::of(self.name.clone(), self.document.clone())
+    }
+
     /// The document in a file; the error is one line that names it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let name = path

@@ -72,7 +72,7 @@ impl Measured {
         Ok(Self::of(source.to_owned(), document))
     }
 
-    fn of(source: String, document: Document) -> Self {
+    pub(super) fn of(source: String, document: Document) -> Self {
         let unavailable = document.unavailable.into_iter().map(|one| (one.protocol, one.reason));
         Self {
             source,

@@ -106,7 +106,8 @@ fn one(report: Report, plan: &Plan, stop: &Arc<AtomicBool>) -> (Report, Result<(
         Err(error) => return (report, Err(error)),
     };
     let stop = stop.clone();
-    let mut run = Run { report, plan, protocols, peers: Vec::new(), stop, far: None, journal: None };
+    let (peers, repetitions) = (Vec::new(), 0..plan.repeat);
+    let mut run = Run { report, plan, protocols, peers, stop, far: None, journal: None, repetitions };
     let ended = run.environments();
     (run.report, ended)
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{emit, keep};
+use crate::advise::Advice;
 use crate::args::ReportArgs;
-use crate::report::{Page, REPORT_SCHEMA, Source, brief, markdown};
+use crate::report::{Measured, Page, REPORT_SCHEMA, Source, brief, markdown};
 
 /// Does what is asked and gives the exit code: 0 written, 1 it could not be, 2 the documents cannot be shown.
 pub(super) fn run(args: &ReportArgs, json: bool) -> i32 {
@@ -91,9 +92,10 @@ fn write_brief(args: &ReportArgs, output: &Path, json: bool) -> Result<String, (
     })
 }
 
-/// The page of documents. Whoever draws advice from documents hands it over here, as sentences.
+/// The page of documents, with what they say of what to do.
 pub(super) fn page(sources: Vec<Source>, left_out: Vec<String>) -> Page {
-    let advice = Vec::new();
+    let measured: Vec<Measured> = sources.iter().map(Source::samples).collect();
+    let advice = Advice::sentences(&measured);
     Page::new(sources, advice, left_out)
 }
 
