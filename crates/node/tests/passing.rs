@@ -32,7 +32,7 @@ fn host(path: &Path) {
     std::thread::sleep(PATIENCE);
 }
 
-/// Passes buffers by a connection, as long as they are taken.
+/// Passes buffers by a connection, as long as they are taken: such as fit the window when they are copied, so that none is there in part.
 fn lender(path: &Path) {
     let node = Node::attach(path).unwrap();
     let port = node.port().unwrap();
@@ -40,7 +40,7 @@ fn lender(path: &Path) {
     ready();
     for number in 0u64.. {
         connection
-            .send_buffer(filled(&port, if number % 2 == 0 { 20_000 } else { 2 << 20 }, number))
+            .send_buffer(filled(&port, if number % 2 == 0 { 20_000 } else { 150_000 }, number))
             .unwrap();
     }
 }
@@ -218,7 +218,7 @@ fn what_a_killed_program_passed_by_a_connection_is_read_to_the_end() {
     let mut numbers = 0u64..;
     let mut is_next = |message: polyrail::Message<'_>| {
         let number = numbers.next().unwrap();
-        assert_is(message.bytes(), if number % 2 == 0 { 20_000 } else { 2 << 20 }, number);
+        assert_is(message.bytes(), if number % 2 == 0 { 20_000 } else { 150_000 }, number);
         number
     };
     while is_next(connection.recv_timeout(PATIENCE).unwrap().unwrap()) < 200 {}
@@ -292,8 +292,8 @@ fn file_of(bytes: &[u8]) -> String {
 }
 
 /// Ports of other programs, to each of which messages of `sender` go past the node.
-fn receivers<'a>(programs: &'a [Node], sender: &Port) -> Vec<Port> {
-    let ports: Vec<Port> = programs.iter().map(|program: &'a Node| program.port().unwrap()).collect();
+fn receivers(programs: &[Node], sender: &Port) -> Vec<Port> {
+    let ports: Vec<Port> = programs.iter().map(|program| program.port().unwrap()).collect();
     for port in &ports {
         let direct = sender.sent_direct();
         until("a ring is there", || {
@@ -398,5 +398,68 @@ fn of_several_one_that_is_killed_spoils_nothing_for_the_others() {
         (1..20).for_each(|number| {
             assert_is(port.recv_timeout(PATIENCE).unwrap().unwrap().bytes(), 2 << 20, number)
         });
+    }
+}
+
+/// Prints what a connection carries to a reader that looks at both ends of each message, and what five readers of one buffer get: see
+/// docs/measuring.md.
+#[test]
+#[ignore = "a measurement"]
+fn rates() {
+    let door = Door::new("passing-rates");
+    let _node = embed(&door.0);
+    let programs = [(); 2].map(|()| Node::attach(&door.0).unwrap());
+    let server = listening(&programs[1]);
+    let ends = |bytes: &[u8]| u32::from(bytes[0]) + u32::from(bytes[bytes.len() - 1]);
+    for (len, is_buffer) in [(64 << 10, false), (64 << 10, true), (4 << 20, false), (4 << 20, true)] {
+        let client = programs[0].port().unwrap();
+        let [asking, answering] = joined(&client, &server, Connect::default());
+        drop(answering);
+        drop(asking);
+        let count = (8u64 << 30) / len as u64;
+        let sending = std::thread::spawn(move || {
+            let connection = client.connect(SERVICE).unwrap();
+            let bytes = vec![7; len];
+            for _ in 0..count {
+                match is_buffer {
+                    true => connection.send_buffer(client.alloc(len).unwrap()).unwrap(),
+                    false => connection.send(&bytes).unwrap(),
+                }
+            }
+            assert!(connection.recv().unwrap().is_none());
+        });
+        let connection = server.accept_timeout(PATIENCE).unwrap();
+        let began = std::time::Instant::now();
+        let sum: u32 = (0..count).map(|_| ends(connection.recv().unwrap().unwrap().bytes())).sum();
+        let ns = began.elapsed().as_nanos() as f64;
+        drop(connection);
+        sending.join().unwrap();
+        let what = if is_buffer { "send_buffer" } else { "send" };
+        println!("{what} of {len} B: {:.1} GB/s ({sum})", (count * len as u64) as f64 / ns);
+    }
+    several_rates(&programs, ends);
+}
+
+/// The same to several: one after the other, and one buffer for all.
+fn several_rates(programs: &[Node; 2], ends: impl Fn(&[u8]) -> u32) {
+    let sender = programs[0].port().unwrap();
+    let ports: Vec<Port> = (0..5).flat_map(|_| receivers(&programs[1..], &sender)).collect();
+    let to: Vec<Destination> = ports.iter().map(|port| port.address().into()).collect();
+    for (len, is_one) in [(1 << 20, false), (1 << 20, true)] {
+        let bytes = vec![7; len];
+        let began = std::time::Instant::now();
+        for _ in 0..2_000 {
+            match is_one {
+                true => {
+                    let mut buffer = sender.alloc(len).unwrap();
+                    buffer.copy_from_slice(&bytes);
+                    all_sent(sender.send_buffer_to_each(&to, buffer));
+                }
+                false => to.iter().for_each(|to| sender.send(*to, &bytes).unwrap()),
+            }
+            assert_eq!(ports.iter().map(|port| ends(port.recv().unwrap().bytes())).sum::<u32>(), 5 * 14);
+        }
+        let us = began.elapsed().as_micros() as f64 / 2_000.0;
+        println!("{} of {len} B to 5: {us:.1} us", if is_one { "send_buffer_to_each" } else { "send" });
     }
 }
