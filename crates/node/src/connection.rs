@@ -288,7 +288,8 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     /// Sends a buffer of [`Port::alloc`]; of a stream, too, as one message. Waits as [`Connection::send`] does. What is copied on the way is the
     /// node's choice, as with [`Port::send_buffer`]: a program of the same user that is attached to the same node reads what is longer than
-    /// 2 KiB where it lies, unless it has 32 buffers of this connection and has not dropped their messages.
+    /// 2 KiB where it lies. While it has 32 buffers of this connection and has not dropped their messages, those of up to 64 KiB are copied and longer
+    /// ones wait.
     pub fn send_buffer(&self, buffer: Buffer) -> Result<(), SendError> {
         self.check_sending()?;
         let to = Destination::Connection(self.id);

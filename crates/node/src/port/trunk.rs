@@ -130,8 +130,12 @@ impl Port {
             let Some(buffer) = slot.take() else { return true };
             let mut client = port.client.borrow_mut();
             // A copy that was begun in pieces goes on so.
-            let passed = if is_passed { client.pass_by_trunk(id, buffer, last) } else { Err(buffer) };
-            slot = passed.err();
+            let passed = if is_passed { client.pass_or_wait(id, buffer, last) } else { Err((buffer, false)) };
+            let Err((buffer, waits)) = passed else { return true };
+            slot = Some(buffer);
+            if waits {
+                return false;
+            }
             if slot.as_ref().is_some_and(|buffer| client.send_by_trunk(id, buffer, last).is_ok()) {
                 slot = None;
             }

@@ -5,7 +5,7 @@
 //! is copied, so that no connection waits for what others have out.
 
 use super::items::{Key, Kind, LAST, has_front, kind_of};
-use super::{Blocked, Trunk};
+use super::{Blocked, PIECE_BYTES, Trunk};
 use crate::engine::client::Client;
 use crate::engine::client::connections::Known;
 use crate::engine::client::direct::passing::{fetch_file, give, memory_of};
@@ -18,15 +18,29 @@ use polyrail_shm::{Buffer, Label, PassedNumber};
 const PASSED_OF_ONE_MAX: usize = PASSED_MAX as usize / 2;
 
 impl Trunk {
-    /// Whether this connection may have one more buffer out.
-    fn may_pass(&mut self, key: Key) -> bool {
+    /// Whether the other end may be passed buffers.
+    fn may_pass(&self) -> bool {
+        self.given.same_user && !self.given.out.is_over()
+    }
+
+    /// Whether this connection has as many buffers out as it may.
+    fn has_all_out(&mut self, key: Key) -> bool {
         let Trunk { given, passed_by, .. } = self;
-        if !given.same_user || given.out.is_over() {
-            return false;
-        }
         given.out.reclaim_passed();
         let own = |number: &usize| passed_by[*number] == key && given.out.is_passed(*number as u32);
-        (0..passed_by.len()).filter(own).count() < PASSED_OF_ONE_MAX
+        (0..passed_by.len()).filter(own).count() >= PASSED_OF_ONE_MAX
+    }
+
+    /// Has the other end say when it gives a buffer back, if this connection has all out that it may and has begun no copy; whether that is so.
+    /// Look once more afterwards.
+    fn await_own(&mut self, key: Key) -> bool {
+        let is_free = self.talks.get(&key).is_some_and(|talk| talk.sending.is_none());
+        let waits = is_free && self.may_pass() && self.has_all_out(key);
+        if waits {
+            self.waits = true;
+            self.given.out.await_room();
+        }
+        waits
     }
 
     /// Passes a buffer as a message; it comes back where that can't be now.
@@ -39,7 +53,10 @@ impl Trunk {
     ) -> Result<(), Buffer> {
         // What has left of a message in pieces is followed by the rest of it.
         let is_free = self.talks.get(&key).is_some_and(|talk| talk.sending.is_none());
-        if !is_free || !known.affords((0, 0)) || !self.may_pass(key) || self.say_abort(key, room).is_err() {
+        if !is_free || !known.affords((0, 0)) || !self.may_pass() || self.has_all_out(key) {
+            return Err(buffer);
+        }
+        if self.say_abort(key, room).is_err() {
             return Err(buffer);
         }
         self.pay();
@@ -98,13 +115,31 @@ impl Trunk {
 }
 
 impl Client {
-    /// Whether a buffer would be passed by this connection now.
+    /// Whether buffers are passed by this connection.
     pub(crate) fn may_pass_by_trunk(&mut self, id: ConnectionId) -> bool {
-        self.trunks.at(id).is_some_and(|(trunk, key)| trunk.talks.contains_key(&key) && trunk.may_pass(key))
+        self.trunks.at(id).is_some_and(|(trunk, key)| trunk.talks.contains_key(&key) && trunk.may_pass())
     }
 
-    /// Passes a buffer by a connection past the engine; it comes back where it has to be copied, or nobody is there.
-    pub(crate) fn pass_by_trunk(
+    /// Passes a buffer by a connection past the engine. It comes back where its reader has all that it may have, who says then when one is
+    /// free: to wait for that is better than to copy what is long (true). Or where it has to be copied, or nobody is there (false).
+    pub(crate) fn pass_or_wait(
+        &mut self,
+        id: ConnectionId,
+        buffer: Buffer,
+        last: bool,
+    ) -> Result<(), (Buffer, bool)> {
+        let Err(buffer) = self.pass_by_trunk(id, buffer, last) else { return Ok(()) };
+        // By itself its end would not be seen, nor what was read.
+        self.sort_fresh();
+        let is_long = buffer.len() > PIECE_BYTES;
+        if !is_long || !self.trunks.at(id).is_some_and(|(trunk, key)| trunk.await_own(key)) {
+            return Err((buffer, false));
+        }
+        let is_there = self.connections.get_mut(id).is_some_and(|known| known.over.is_none() && !known.deaf);
+        self.pass_by_trunk(id, buffer, last).map_err(|buffer| (buffer, is_there))
+    }
+
+    pub(in crate::engine::client) fn pass_by_trunk(
         &mut self,
         id: ConnectionId,
         buffer: Buffer,

@@ -358,9 +358,13 @@ fn who_keeps_what_was_passed_leaves_numbers_to_others_and_gets_copies() {
         assert_eq!(pair.read(1, id).unwrap(), b"?");
     }
     assert!((0..32).all(|_| pass(&mut pair, 0, 1)));
-    assert!(!pass(&mut pair, 0, 2) && !pair.ends[0].may_pass_by_trunk(ids[0]), "it has half of all");
+    assert!(!pass(&mut pair, 0, 2), "it has half of all");
+    let long =
+        |pair: &mut Pair, at: usize| pair.ends[0].pass_or_wait(ids[at], filled(&pool, &[6; 70_000]), false);
+    assert!(matches!(long(&mut pair, 0), Err((_, true))), "long ones wait for its own reader");
     assert!((0..32).all(|_| pass(&mut pair, 1, 3)));
-    assert!(pair.ends[0].may_pass_by_trunk(ids[2]) && !pass(&mut pair, 2, 4), "all are out");
+    assert!(!pass(&mut pair, 2, 4), "all are out");
+    assert!(matches!(long(&mut pair, 2), Err((_, false))), "for those of others nobody waits");
     assert!(!pair.ends[0].reclaim_passed());
     for (at, byte) in [(0, 2), (2, 4)] {
         assert_eq!(pair.ends[0].send_by_trunk(ids[at], &[byte; 5_000], false), Ok(()), "a copy is taken");
