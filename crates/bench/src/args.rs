@@ -155,9 +155,9 @@ pub enum BenchCommand {
     Compare(CompareArgs),
     /// Fits T(n) = T_start + n / Bw to documents of --json, in pieces, with intervals, and LogGP's parameters
     #[command(
-        after_help = "Example: polyrail bench pingpong --protocol polyrail --size 64..1M --json > pingpong.json\n         \
-        polyrail bench stream --protocol polyrail --size 64..1M --json > stream.json\n         \
-        polyrail bench model pingpong.json stream.json --at 3000,100K --plot\n\n\
+        after_help = "Example: polyrail bench model pingpong.json stream.json --at 3000,100K --plot, after\n         \
+        polyrail bench pingpong --protocol polyrail --size 64..1M --json > pingpong.json\n         \
+        polyrail bench stream --protocol polyrail --size 64..1M --json > stream.json\n\n\
         Exit codes: 0 all curves are fitted, 1 something is not, 2 nothing could be."
     )]
     Model(ModelArgs),
