@@ -238,11 +238,11 @@ pub(super) const CONDITIONS: [&str; 23] = [
 impl Row {
     /// What two rows must share to be compared, by [`CONDITIONS`]; null where a condition
     /// does not apply. Every field is named, so that whoever adds one says here whether it is a condition.
+    /// The congestion control is none: the protocol's name says which.
     pub(super) fn conditions(&self) -> Vec<(&'static str, Value)> {
         let Self {
             workload,
             protocol,
-            // The protocol's name says which.
             congestion: _,
             placement,
             links,
