@@ -401,8 +401,7 @@ fn of_several_one_that_is_killed_spoils_nothing_for_the_others() {
     }
 }
 
-/// Prints what a connection carries to a reader that looks at both ends of each message, and what five readers of one buffer get: see
-/// docs/measuring.md.
+/// Prints what a connection carries to a reader that looks at both ends of each message, and what one buffer for five takes.
 #[test]
 #[ignore = "a measurement"]
 fn rates() {

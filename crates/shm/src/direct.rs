@@ -527,6 +527,22 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_is_given_back_before_its_sender_has_noted_it_is_back() {
+        let (_keeper, mut sender, mut receiver) = ends();
+        let pool = Pool::in_files(1 << 20, 1 << 20);
+        for _ in 0..3 {
+            let buffer = pool.alloc(5_000).unwrap();
+            let number = sender.number_of(&buffer).unwrap().number;
+            sender.push(label(number), b"").unwrap();
+            let number = receiver.peek().unwrap().note;
+            receiver.return_passed(number);
+            receiver.advance();
+            sender.note_passed(number, buffer);
+            assert!(sender.reclaim_passed());
+        }
+    }
+
+    #[test]
     fn a_buffer_that_several_read_is_free_when_all_have_given_it_back() {
         let (mut keepers, mut pairs) = (Vec::new(), Vec::new());
         for (keeper, sender, receiver) in [ends(), ends(), ends()] {

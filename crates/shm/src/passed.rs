@@ -78,7 +78,13 @@ impl PassedOut {
         let gone = |passed: &Passed| free(passed) && passed.file.strong_count() == 0;
         let number = match self.files.iter().position(gone) {
             Some(number) => number,
-            None if self.files.len() < PASSED_MAX as usize => self.files.len(),
+            None if self.files.len() < PASSED_MAX as usize => {
+                let number = self.files.len();
+                // Now, for a receiver may give the buffer back before its sender has noted that it was passed.
+                let times = self.returned.at(number).load(Acquire);
+                self.files.push(Passed { file: Weak::new(), times, buffer: None });
+                number
+            }
             None => self.files.iter().position(free)?,
         };
         Some(Number { number: number as u32, is_new: true })
@@ -92,15 +98,7 @@ impl PassedOut {
     /// A buffer was passed under a number that [`PassedOut::number_of`] gave for it.
     pub(crate) fn note(&mut self, number: u32, buffer: ToPass) {
         let file = buffer.buffer().and_then(Buffer::file).map_or_else(Weak::new, Arc::downgrade);
-        let number = number as usize;
-        if number == self.files.len() {
-            self.files.push(Passed {
-                file: Weak::new(),
-                times: self.returned.at(number).load(Acquire),
-                buffer: None,
-            });
-        }
-        let passed = &mut self.files[number];
+        let passed = &mut self.files[number as usize];
         passed.file = file;
         passed.times = passed.times.wrapping_add(1);
         passed.buffer = Some(buffer);
