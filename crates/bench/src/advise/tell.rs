@@ -44,14 +44,19 @@ pub(super) fn render(advice: &Advice) -> String {
     text
 }
 
-/// Each choice and its verdict, a sentence each.
+/// Each choice and its verdict, a sentence for all conditions of which they are the same.
 pub(super) fn sentences(advice: &Advice) -> Vec<String> {
-    let choices = advice.findings.iter().map(|finding| {
-        let Finding { question, conditions, choice, .. } = finding;
-        format!("{}, {}: {}: {}", question.name(), said(conditions), choice.choice, verdict(finding))
-    });
-    let sizes =
-        advice.sizes.iter().map(|one| format!("which size to aim at, {}", size(one).trim().to_owned()));
+    let mut choices: Vec<(String, Vec<String>)> = Vec::new();
+    for finding in &advice.findings {
+        let what = format!("{}: {}, {}", finding.question.name(), finding.choice.choice, verdict(finding));
+        let conditions = said(&finding.conditions);
+        match choices.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, all)) => all.push(conditions),
+            None => choices.push((what, vec![conditions])),
+        }
+    }
+    let choices = choices.into_iter().map(|(what, all)| format!("{what}: {}", all.join("; ")));
+    let sizes = advice.sizes.iter().map(|one| format!("which size to aim at, {}", size(one).trim()));
     choices.chain(sizes).collect()
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// How long an answer may take: a machine may be busy with much else.
 const ANSWER_MAX: Duration = Duration::from_secs(180);
 /// As much of a page as is looked at by its points.
-const PICTURE_HEIGHT_MAX: f64 = 4_000.0;
+const PICTURE_HEIGHT_MAX: f64 = 8_000.0;
 /// Names of browsers that speak the protocol.
 const NAMES: [&str; 5] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
