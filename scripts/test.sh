@@ -52,7 +52,16 @@ clippy() { cargo clippy "${profile[@]}" --workspace --all-targets --quiet -- -D 
 
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc "${profile[@]}" --workspace --no-deps --quiet; }
 
-tests() { cargo test "${profile[@]}" --workspace --no-fail-fast; }
+# What failed is said once more at the very end, where it isn't lost among thousands of lines.
+test_output=$(mktemp)
+trap 'rm -f "$test_output"' EXIT
+tests() { cargo test "${profile[@]}" --workspace --no-fail-fast 2>&1 | tee "$test_output"; }
+
+# Each failed test's own output (the last lines of it), and the line that names its file.
+failures() {
+    awk '/^---- .* stdout ----$/ { shown = 40 } /^failures:$/ { shown = 0 } shown > 0 { print; shown-- }
+         /^error: .*target.* failed/ || /^ +`-p .*`$/' "$test_output"
+}
 
 loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
@@ -117,6 +126,7 @@ else
 fi
 
 printf '\n'
+failures
 for name in ${failed_names[@]+"${failed_names[@]}"}; do echo "failed: $name"; done
 echo "took $((SECONDS - begun)) s"
 echo "steps: $passed passed, $failed failed, $skipped skipped"
