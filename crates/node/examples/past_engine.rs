@@ -1,5 +1,5 @@
-//! What a message past the engine costs, in one process and easy to profile: `past_engine rate|ping BYTES COUNT [REPETITIONS]` has two
-//! threads, each attached to a node for itself, on core 0 and 1. `past_engine alone BYTES COUNT` sends and receives by turns in one
+//! What a message past the engine costs, in one process and easy to profile: `past_engine rate|ping BYTES COUNT [REPETITIONS [block]]`
+//! has two threads, each attached to a node for itself, on core 0 and 1, that spin or sleep. `past_engine alone BYTES COUNT` sends and receives by turns in one
 //! thread, so that the same instructions are executed each time: for counting them. Figures to compare with come from
 //! `polyrail bench`, not from here.
 
@@ -17,13 +17,14 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [role, bytes, count, more @ ..] = &args[..] else {
-        return Err("usage: past_engine rate|ping|alone BYTES COUNT [REPETITIONS]".into());
+        return Err("usage: past_engine rate|ping|alone BYTES COUNT [REPETITIONS [block]]".into());
     };
     let (bytes, count) = (bytes.parse()?, count.parse()?);
     let repetitions = more.first().map_or(Ok(1), |word| word.parse::<usize>())?;
+    let wait = if more.get(1).is_some_and(|word| word == "block") { Wait::Block } else { Wait::Spin };
     let path = std::env::temp_dir().join(format!("past-engine-{}.attach", std::process::id()));
     let _node = Node::embed(Config::new().insecure().interfaces(["lo"]).attach(&path))?;
-    let guest = || -> Outcome<Node> { Ok(Node::attach_with(&path, Config::new().wait(Wait::Spin))?) };
+    let guest = || -> Outcome<Node> { Ok(Node::attach_with(&path, Config::new().wait(wait))?) };
     for _ in 0..repetitions {
         let (here, there) = (guest()?, guest()?);
         match role.as_str() {
