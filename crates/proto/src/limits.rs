@@ -49,6 +49,8 @@ pub const INITIAL_CREDIT: (u32, u32) = (262_144, 1_024);
 pub const CREDIT_GRAIN_BYTES: u64 = 64;
 /// Longest delay of an acknowledgement that a sender must expect.
 pub const ACK_DELAY_MAX: Duration = Duration::ms(1);
+/// Probe time-out of a link by shared memory: longer than a peer that is alive waits for its turn on a busy machine.
+pub const NEAR_PTO: Duration = Duration::ms(100);
 /// Silence of a whole node after which it is declared lost.
 pub const TOLERANCE: Duration = Duration::ms(500);
 /// The longest silence that a peer may ask to be tolerated.

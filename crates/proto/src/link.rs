@@ -348,8 +348,12 @@ impl Link {
         self.pace.on_ack(now, sample, full, self.mtu.current() as u64, self.window.queue_target());
     }
 
-    /// The probe time-out in force.
+    /// The probe time-out in force. Memory loses nothing: if nothing is confirmed, the peer doesn't get to run, and no other link would be
+    /// quicker.
     pub fn pto(&self) -> Duration {
+        if self.spec.near {
+            return limits::NEAR_PTO;
+        }
         let pto = self.rtt.pto(limits::ACK_DELAY_MAX);
         // The second one is as long as the first: together they are the silence that makes a link suspect.
         Duration(pto.0 << self.pto_count.saturating_sub(1).min(4)).min(Duration::ms(64))

@@ -270,3 +270,15 @@ fn it_is_looked_at_for_what_comes_first() {
     assert_eq!(deadline(&link, true), Duration::ZERO, "another link carries the acknowledgement");
     assert_eq!(link.deadline(&config, true, false), Instant::NEVER);
 }
+
+#[test]
+fn a_peer_that_waits_for_its_turn_does_not_make_memory_doubtful() {
+    let mut link = up(&config());
+    let others = link.pto();
+    link.spec.near = true;
+    send(&mut link, 1, 1_000);
+    assert!(others < Duration::ms(64), "{others:?}");
+    assert_eq!(link.pto_at(), NOW + Duration::ms(100));
+    link.pto_count = 3;
+    assert_eq!(link.pto(), Duration::ms(100));
+}
