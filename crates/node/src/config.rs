@@ -53,8 +53,9 @@ pub enum Security {
 pub enum Wait {
     /// Polls all the time: the least delay for a whole core.
     Spin,
-    /// Polls for [`Config::adaptive_spin`], then sleeps. A port of a program that is attached to a node sleeps at once after a wait
-    /// that took longer than that, until waits are short again.
+    /// Polls for [`Config::adaptive_spin`], then sleeps. A port of a program that is attached to a node sleeps at once after some waits
+    /// that took longer than that, until waits are short again; if it has to wake whom it waits for, it polls for up to 20 times as long
+    /// now and then (one wait of 16 at most), for both may sleep only because the other does.
     #[default]
     Adaptive,
     /// Sleeps at once.

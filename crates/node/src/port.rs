@@ -609,5 +609,9 @@ impl Drop for Port {
 }
 
 pub(crate) fn deadline(timeout: Option<Duration>) -> Option<u64> {
-    timeout.map(|t| now_ns().saturating_add(t.as_nanos().min(u64::MAX as u128 / 2) as u64))
+    timeout.map(|timeout| later(now_ns(), timeout))
+}
+
+fn later(at_ns: u64, by: Duration) -> u64 {
+    at_ns.saturating_add(by.as_nanos().min(u64::MAX as u128 / 2) as u64)
 }

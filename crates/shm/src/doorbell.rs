@@ -12,6 +12,7 @@
 //! The flag is the one word that both sides write. A hostile producer can make the consumer wake in vain or, by never
 //! ringing, sleep until its own time limit; so an engine always waits with a limit.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,15 @@ const SLEEPING: usize = 0;
 
 /// Bytes that a doorbell takes in a segment: a line of its own, because a running producer reads it all the time.
 pub const DOORBELL_BYTES: u64 = 64;
+
+thread_local! {
+    static WOKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has woken somebody by a doorbell.
+pub fn woken_by_this_thread() -> u64 {
+    WOKEN.get()
+}
 
 /// One direction's doorbell; the consumer waits, any number of producers ring.
 #[derive(Clone, Debug)]
@@ -43,6 +53,7 @@ impl Doorbell {
     pub fn ring(&self) -> bool {
         let sleeping = self.claim();
         if sleeping {
+            WOKEN.set(WOKEN.get().wrapping_add(1));
             self.words.futex_wake(SLEEPING);
         }
         sleeping

@@ -1,6 +1,6 @@
 //! Messages in: what has arrived is sorted, lent to the program, and given back.
 
-use super::{Port, deadline};
+use super::{Port, later};
 use crate::clock::now_ns;
 use crate::engine::Budget;
 use crate::engine::client::slots::{DirectBody, Held};
@@ -120,9 +120,10 @@ impl Port {
         {
             return Ok(Some(message));
         }
-        let until_ns = deadline(timeout);
+        let mut now_ns = timeout.map(|_| now_ns());
+        let until_ns = now_ns.zip(timeout).map(|(now_ns, timeout)| later(now_ns, timeout));
         loop {
-            let arrived = self.wait_past(until_ns, |port| {
+            let arrived = self.wait_past_from(now_ns.take(), until_ns, |port| {
                 let mut client = port.client.borrow_mut();
                 client.has_arrivals() || client.has_direct()
             });

@@ -7,6 +7,7 @@ use crate::config::{Progress, Wait};
 use crate::engine::Budget;
 use crate::error::ErrorCode;
 use crate::wait::{Sleeper, Slept};
+use polyrail_shm::woken_by_this_thread;
 use std::time::Duration;
 
 /// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
@@ -14,6 +15,9 @@ const TICK: Duration = Duration::from_millis(20);
 const MANUAL_TICK: Duration = Duration::from_millis(2);
 /// Looks of who spins for what comes by shared memory alone, between two at the clock.
 const LOOKS: u32 = 16;
+
+/// Until when somebody waits (nanoseconds), and what makes it vain.
+type Until = (Option<u64>, fn(&Port) -> bool);
 
 impl Port {
     /// Notices if the engine is gone, by a system call; and whoever is gone then, for nobody would say so.
@@ -30,32 +34,39 @@ impl Port {
     /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first, or the engine, in another
     /// process, is gone.
     pub(crate) fn wait_until(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(until_ns, Port::has_no_engine, done)
+        self.wait_by(None, (until_ns, Port::has_no_engine), done)
     }
 
     /// The same for what may come past the engine: an engine that is gone does not end it while anybody is there to talk to.
     pub(crate) fn wait_past(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(until_ns, Port::is_cut_off, done)
+        self.wait_by(None, (until_ns, Port::is_cut_off), done)
     }
 
-    fn wait_by(
+    /// The same for who has read the clock already, if that says `now_ns`: on some machines it takes microseconds.
+    pub(crate) fn wait_past_from(
         &self,
+        now_ns: Option<u64>,
         until_ns: Option<u64>,
-        is_vain: fn(&Port) -> bool,
         done: impl FnMut(&Port) -> bool,
     ) -> bool {
-        let until = (until_ns, is_vain);
+        self.wait_by(now_ns, (until_ns, Port::is_cut_off), done)
+    }
+
+    /// `began_ns`: what the clock says, if that is known.
+    fn wait_by(&self, began_ns: Option<u64>, until: Until, done: impl FnMut(&Port) -> bool) -> bool {
+        let needs_clock = self.tie.is_none() || self.wait.get() != Wait::Block || until.0.is_some();
+        let began_ns = if needs_clock { began_ns.unwrap_or_else(now_ns) } else { 0 };
         match self.wait.get() {
-            Wait::Spin => self.wait_spinning(u64::MAX, until, done).0,
-            Wait::Block => self.wait_spinning(0, until, done).0,
+            Wait::Spin => self.wait_spinning(u64::MAX, (began_ns, until), done).0,
+            Wait::Block => self.wait_spinning(0, (began_ns, until), done).0,
             Wait::Adaptive => {
-                let (began_ns, most_ns) = (now_ns(), self.shared.config.adaptive_spin.as_nanos() as u64);
+                let most_ns = self.shared.config.adaptive_spin.as_nanos() as u64;
                 if self.tie.is_none() {
-                    return self.wait_spinning(began_ns + most_ns, until, done).0;
+                    return self.wait_spinning(began_ns + most_ns, (began_ns, until), done).0;
                 }
                 self.note_awake();
-                let spin_ns = self.patience.borrow().spin_ns(most_ns);
-                let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, until, done);
+                let spin_ns = self.patience.borrow_mut().begin(woken_by_this_thread(), most_ns);
+                let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, (began_ns, until), done);
                 if slept || is_done && !self.patience.borrow().is_whole() {
                     self.patience.borrow_mut().note(now_ns() - began_ns, most_ns);
                 }
@@ -64,11 +75,12 @@ impl Port {
         }
     }
 
-    /// The same, spinning until `spin_until`; whether `done` said yes, and whether it slept.
+    /// The same, spinning until `spin_until`, if the clock says `now`; whether `done` said yes, and whether it slept. A guest that only
+    /// sleeps, for as long as it takes, needs no clock (0).
     fn wait_spinning(
         &self,
         spin_until: u64,
-        (until_ns, is_vain): (Option<u64>, fn(&Port) -> bool),
+        (mut now, (until_ns, is_vain)): (u64, Until),
         mut done: impl FnMut(&Port) -> bool,
     ) -> (bool, bool) {
         let (mut first, mut slept) = (true, false);
@@ -77,7 +89,6 @@ impl Port {
             if done(self) {
                 return (true, slept);
             }
-            let now = now_ns();
             let is_over = until_ns.is_some_and(|until| now >= until);
             if (is_over && !first) || is_vain(self) {
                 return (false, slept);
@@ -95,9 +106,13 @@ impl Port {
                 self.turn(now, Budget::BRIEF);
             } else {
                 slept = true;
-                if self.sleep(until_ns, &mut done) {
+                if self.sleep((now, until_ns), &mut done) {
                     return (true, slept);
                 }
+            }
+            // A guest's first turn takes no time.
+            if now > 0 && !(first && self.tie.is_some()) {
+                now = now_ns();
             }
             first = false;
         }
@@ -122,7 +137,7 @@ impl Port {
     }
 
     /// Sleeps until something happens; whether `done` was asked and said yes.
-    fn sleep(&self, until_ns: Option<u64>, done: &mut impl FnMut(&Port) -> bool) -> bool {
+    fn sleep(&self, (now, until_ns): (u64, Option<u64>), done: &mut impl FnMut(&Port) -> bool) -> bool {
         self.note_sleepy();
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
@@ -145,8 +160,7 @@ impl Port {
         }
         // The poller may leave its seat without ringing, and not every node has a helper that takes it.
         let tick = if self.shared.config.progress == Progress::Manual { MANUAL_TICK } else { TICK };
-        let left =
-            until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now_ns())).min(tick));
+        let left = until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now)).min(tick));
         let rang = self.client.borrow().pair.client_bell.wait(Some(left));
         if !rang {
             self.look_around();
