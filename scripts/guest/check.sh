@@ -69,9 +69,9 @@ check inter stream $connected $short --wait block --size 60000 --rate 20 --loss 
 
 # Of everything in one run: a row for each protocol and workload, a figure for each finding. What the figures are decides nothing here.
 echo "==== plan kernel-tipc"
-polyrail bench plan kernel-tipc --warmup 0.1 --duration 0.3 --document /tmp/document
+polyrail bench plan kernel-tipc --warmup 0.1 --duration 0.3 --document /tmp/document 2>/tmp/complaints
 code=$?
-[ $code = 0 ] || { failed=1; echo "FAILED: exit code $code"; }
+[ $code = 0 ] || { failed=1; echo "FAILED: exit code $code"; cat /tmp/complaints; }
 faults plan /tmp/document || { failed=1; echo FAILED; }
 # rows WORD: how often it is in what was measured.
 rows() { sed -n '/^  "results"/,/^  "ratios"/p' /tmp/document | grep -c "$1"; }

@@ -49,8 +49,8 @@ impl Sample {
 
 /// Longest time to start and to connect; a busy kernel may take seconds to let a process into a namespace.
 pub(super) const START_MAX: Duration = Duration::from_secs(30);
-/// Longest time beyond the window that the sender may take.
-pub(super) const OVERTIME_MAX: Duration = Duration::from_secs(5);
+/// Longest time beyond the window that the sender may take: SCTP that gets no answer asks again after 3 s, and then after 6.
+pub(super) const OVERTIME_MAX: Duration = Duration::from_secs(15);
 /// Longest time for what is under way to arrive.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(20);
 
