@@ -8,8 +8,8 @@
 # KERNEL_ROOT is an unpacked kernel package: what scripts/kernel.sh prints, or apt-get download linux-image-VERSION &&
 # dpkg-deb -x FILE KERNEL_ROOT
 # SCRIPT is run in the guest instead of scripts/guest/check.sh. PROGRAM names a static program that is built already;
-# Exit code 75: the guest's kernel panicked, which says nothing of what is measured.
 # TIMEOUT_S is how long the guest may take (1800); DOCUMENT is a file for what the script writes to /dev/ttyS1.
+# Exit code 75: the guest's kernel panicked, which says nothing of what is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"

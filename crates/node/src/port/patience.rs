@@ -131,10 +131,10 @@ mod tests {
             self.awake_until_ns = now_ns + self.patience.begin(self.woken, MOST_NS);
         }
 
-        /// When it has what was put there at `now_ns`; whoever sleeps takes `waking_ns` to wake.
+        /// When it has what was put there at `now_ns` and has answered; whoever sleeps takes `waking_ns` to wake.
         fn take(&mut self, now_ns: u64, waking_ns: u64) -> u64 {
             let slept = now_ns > self.awake_until_ns;
-            let now_ns = if slept { now_ns + waking_ns } else { now_ns + 500 };
+            let now_ns = now_ns + 10_000 + if slept { waking_ns } else { 0 };
             if slept || !self.patience.is_whole() {
                 self.patience.note(now_ns - self.began_ns, MOST_NS);
             }
@@ -175,6 +175,10 @@ mod tests {
             spin_ns > 0
         });
         assert!((5..20).contains(&trials.count()));
+        // However long ago the last trial was, a pause is no reason to spin for as long.
+        let mut patience = Patience { share: 0, rest: 0, ..Patience::default() };
+        patience.note(10_000_000_000, MOST_NS);
+        assert_eq!(patience.begin(1, MOST_NS), 0);
         // Nor does who waits for far longer than it takes to wake somebody.
         let mut patience = Patience { share: 0, ..Patience::default() };
         for woken in 1..1_000 {
