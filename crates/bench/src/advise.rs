@@ -9,6 +9,7 @@
 mod against;
 mod ask;
 mod choice;
+mod longer;
 mod question;
 mod quick;
 mod settings;

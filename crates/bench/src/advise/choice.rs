@@ -7,7 +7,7 @@ use crate::stats::{Spread, median, paired_ratio, shift};
 /// A difference smaller than this is none that anybody should change something for.
 const MATTERS: f64 = 0.02;
 /// Fewer samples are a first look: what has no more is not chosen beside what has.
-const SAMPLES_MIN: usize = 3;
+const SAMPLES_MIN: usize = 5;
 /// A fixed seed: the same samples give the same interval.
 const SEED: u64 = 1;
 

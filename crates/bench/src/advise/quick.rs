@@ -1,11 +1,12 @@
-//! A quick measurement: everything is looked at twice, what is close to the best six times more, and when time is up the rest is
-//! named with the command that measures it.
+//! A quick measurement: everything is looked at four times, what is close to the best six times more, what is then still open for
+//! longer, and when time is up the rest is named with the command that measures it.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::longer::most_open;
 use super::question::{Question, figure, groups, rank};
 use super::sizes::WHAT as SIZES;
 use crate::args::{AdviseArgs, BenchArgs, LoadArgs, Placement};
@@ -17,12 +18,12 @@ use crate::wait::WaitMode;
 use crate::workload::Workload;
 
 /// Repetitions of the first look, and of the second.
-const LOOK: u32 = 2;
+const LOOK: u32 = 4;
 const LOOK_AGAIN: u32 = 6;
 /// What is worse than the best by more than this at the first look is not looked at again.
 const CLOSE: f64 = 1.3;
 /// So many of the best are looked at again, and beside them the simplest that is close.
-const BEST: usize = 3;
+const BEST: usize = 4;
 /// Warm-up and window of a sample, in seconds.
 const WARMUP_S: f64 = 0.03;
 const WINDOW_S: f64 = 0.06;
@@ -34,7 +35,7 @@ const SAMPLE_S: f64 = 0.35;
 const SELDOM_PER_S: u64 = 1_000;
 
 /// What there was no time for, or what failed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Unknown {
     pub(super) what: String,
     /// What would tell.
@@ -47,6 +48,8 @@ pub(super) struct Quick {
     pub(super) documents: Vec<Measured>,
     pub(super) unknown: Vec<Unknown>,
     pub(super) error: Option<String>,
+    /// What each document was measured by.
+    orders: Vec<BenchArgs>,
     pace: Pace,
 }
 
@@ -80,9 +83,11 @@ pub(super) fn quick(asked: &AdviseArgs) -> Quick {
             quick.protocols(&one, asked, deadline);
         }
     }
+    quick.what_is_open(asked, deadline);
     for (what, one) in further(asked) {
         quick.step(what, one, asked, deadline);
     }
+    quick.what_is_open(asked, deadline);
     quick
 }
 
@@ -189,14 +194,26 @@ impl Quick {
         }
     }
 
+    /// Each look that is longer takes one open choice away, or time is up.
+    fn what_is_open(&mut self, asked: &AdviseArgs, deadline: Instant) {
+        while let Some(one) = most_open(&self.documents, &self.orders)
+            && self.step("what is still open", one, asked, deadline).is_some()
+        {}
+    }
+
     /// Measures one thing, if there is time; gives the place of its document.
     fn step(&mut self, what: &str, one: BenchArgs, asked: &AdviseArgs, deadline: Instant) -> Option<usize> {
         let samples = samples(&one);
-        let expected_s = samples * self.pace.sample_s();
+        let longer_s = one.duration.map_or(0.0, |window_s| window_s - WINDOW_S);
+        let expected_s = samples * (self.pace.sample_s() + longer_s);
         let left_s = deadline.saturating_duration_since(Instant::now()).as_secs_f64();
         let unknown = |why: &str| Unknown { what: format!("{what}: {why}"), command: command(&one) };
         if self.error.is_some() || expected_s > left_s {
-            self.unknown.push(unknown("no time was left"));
+            let unknown = unknown("no time was left");
+            // What is open is asked for twice.
+            if !self.unknown.contains(&unknown) {
+                self.unknown.push(unknown);
+            }
             return None;
         }
         eprintln!("{what}: about {:.0} s, {left_s:.0} s are left", expected_s);
@@ -214,7 +231,10 @@ impl Quick {
             })
         });
         match kept.and_then(|()| Measured::parse(&name, &report.json())) {
-            Ok(measured) => self.documents.push(measured),
+            Ok(measured) => {
+                self.documents.push(measured);
+                self.orders.push(one.clone());
+            }
             Err(error) => {
                 self.error = Some(error);
                 return None;

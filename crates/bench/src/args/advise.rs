@@ -33,7 +33,7 @@ pub struct AdviseArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "adaptive", conflicts_with = "files")]
     pub wait: WaitMode,
     /// Seconds that measuring may take; what has no time any more is said.
-    #[arg(long, value_name = "S", default_value = "110", conflicts_with = "files")]
+    #[arg(long, value_name = "S", default_value = "240", conflicts_with = "files")]
     pub limit: f64,
     /// Keep the documents that it measures in this folder.
     #[arg(long, value_name = "FOLDER", conflicts_with = "files")]

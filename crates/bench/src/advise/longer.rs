@@ -1,0 +1,146 @@
+//! A third look, where the second one leaves open whether the choice is the best: what is chosen and what has the best median,
+//! in turns, for longer.
+
+use super::choice::Choice;
+use super::question::{Group, Question, groups};
+use crate::args::BenchArgs;
+use crate::report::Measured;
+
+/// A choice that may be worse than the best by more than this is looked at once more.
+const OPEN: f64 = 1.05;
+/// Repetitions of that look.
+pub(super) const LOOK_LONGER: u32 = 15;
+/// Its window, in seconds.
+const WINDOW_S: f64 = 0.2;
+
+/// By how much the choice may be worse than what has the best median, as far as the samples say: 1 is not at all.
+fn may_be_worse_by(choice: &Choice) -> f64 {
+    let best = choice.evidence.iter().find(|one| one.name == choice.best);
+    best.filter(|_| choice.best != choice.choice).map_or(1.0, |best| 1.0 / best.worse_by.low)
+}
+
+/// The most open choice that was not looked at for longer yet, as what is to be measured; `orders` are those that gave the documents.
+pub(super) fn most_open(documents: &[Measured], orders: &[BenchArgs]) -> Option<BenchArgs> {
+    let all = Question::ALL.into_iter().flat_map(|question| groups(question, documents));
+    let open = all.filter_map(|group| Some((group.finding()?.choice, group)));
+    let open = open.filter_map(|(choice, group)| {
+        let order = longer(&group, &choice, orders)?;
+        Some((may_be_worse_by(&choice), order))
+    });
+    open.filter(|(by, _)| *by > OPEN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, order)| order)
+}
+
+/// What decides between the choice and the best; none where that was measured.
+fn longer(group: &Group, choice: &Choice, orders: &[BenchArgs]) -> Option<BenchArgs> {
+    let (document, row) = group.rows.last()?;
+    let order = orders.get(*document)?;
+    if order.repeat? >= LOOK_LONGER {
+        return None;
+    }
+    let protocol = match group.question {
+        Question::Protocol => vec![choice.choice.clone(), choice.best.clone()],
+        _ => order.protocol.clone(),
+    };
+    Some(BenchArgs {
+        protocol,
+        size: vec![row.size.to_string()],
+        repeat: Some(LOOK_LONGER),
+        duration: order.duration.map(|window_s| window_s.max(WINDOW_S)),
+        ..order.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::args::Placement;
+    use crate::host::Host;
+    use crate::report::MeasuredRow;
+    use crate::wait::WaitMode;
+    use crate::workload::Workload;
+
+    fn row(protocol: &str, size: usize, us: &[f64]) -> MeasuredRow {
+        let mut conditions = Map::new();
+        conditions.insert("size".to_owned(), json!(size));
+        MeasuredRow {
+            workload: Workload::PingPong,
+            protocol: protocol.to_owned(),
+            reliable: true,
+            placement: Placement::Inter,
+            links: 1,
+            rate_mbit: vec![None],
+            size,
+            wait: WaitMode::Adaptive,
+            socket_buffer_max: None,
+            conditions,
+            throughput_mbps: Vec::new(),
+            rate_per_s: Vec::new(),
+            latency_p50_us: us.iter().copied().map(Some).collect(),
+            cpu_s_per_gb: [Vec::new(), Vec::new()],
+            cores_used: Vec::new(),
+            cacheline_ns: Vec::new(),
+        }
+    }
+
+    fn document(rows: Vec<MeasuredRow>) -> Measured {
+        Measured {
+            source: "test".to_owned(),
+            host: Host::here(),
+            peer_host: None,
+            rows,
+            unavailable: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn order(protocols: &[&str], repeat: u32) -> BenchArgs {
+        BenchArgs {
+            workload: Some(Workload::PingPong),
+            protocol: protocols.iter().map(|&name| name.to_owned()).collect(),
+            repeat: Some(repeat),
+            duration: Some(0.06),
+            ..BenchArgs::default()
+        }
+    }
+
+    const WIDE: [f64; 6] = [9.7, 11.0, 11.8, 11.2, 10.1, 11.6];
+    const OTHER: [f64; 6] = [11.9, 10.1, 10.4, 11.7, 10.2, 10.9];
+
+    #[test]
+    fn what_samples_leave_open_is_looked_at_for_longer_and_once() {
+        let of_64 = [row("tcp-nodelay", 64, &WIDE), row("polyrail", 64, &OTHER)];
+        let sure = [row("tcp-nodelay", 128, &[10.0; 6]), row("polyrail", 128, &[5.0; 6])];
+        let mut documents = vec![document([of_64, sure].concat())];
+        let mut orders = vec![order(&["tcp-nodelay", "polyrail", "zmq"], 6)];
+        let next = most_open(&documents, &orders).expect("one of 64 B is open");
+        assert_eq!(
+            (next.protocol.join(" "), next.size.join(" ")),
+            ("tcp-nodelay polyrail".into(), "64".into())
+        );
+        assert_eq!((next.repeat, next.duration), (Some(LOOK_LONGER), Some(0.2)));
+
+        // As wide as before: nothing more is to be had by the same look again.
+        documents.push(document(vec![
+            row("tcp-nodelay", 64, &WIDE.repeat(3)[..15]),
+            row("polyrail", 64, &OTHER.repeat(3)[..15]),
+        ]));
+        orders.push(next);
+        assert!(most_open(&documents, &orders).is_none());
+    }
+
+    #[test]
+    fn the_choice_that_may_be_worst_off_comes_first_and_small_differences_never() {
+        let near =
+            [row("tcp-nodelay", 32, &[10.0, 10.1, 10.0, 10.2, 10.1, 10.0]), row("polyrail", 32, &[9.9; 6])];
+        let open = [row("tcp-nodelay", 64, &WIDE), row("polyrail", 64, &OTHER)];
+        let stretched = WIDE.map(|us| if us < 11.5 { us } else { 2.0 * us });
+        let wider = [row("tcp-nodelay", 96, &stretched), row("polyrail", 96, &OTHER)];
+        let orders = [order(&["tcp-nodelay", "polyrail"], 6)];
+        let first =
+            |rows: Vec<MeasuredRow>| most_open(&[document(rows)], &orders).map(|next| next.size.join(""));
+        assert_eq!(first(near.to_vec()), None);
+        assert_eq!(first([near, open, wider].concat()).as_deref(), Some("96"));
+    }
+}
