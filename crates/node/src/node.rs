@@ -384,8 +384,12 @@ fn start_threads(home: &Arc<Home>) -> Result<Vec<JoinHandle<()>>, StartError> {
     if home.config.progress == Progress::Auto {
         let own = home.clone();
         let helper = std::thread::Builder::new().name("polyrail-help".to_owned()).stack_size(256 << 10);
-        let spins = home.config.wait == Wait::Spin;
-        threads.push(helper.spawn(move || own.drive.help(spins)).map_err(failed)?);
+        let spin_ns = match home.config.wait {
+            Wait::Spin => u64::MAX,
+            Wait::Adaptive => home.config.adaptive_spin.as_nanos() as u64,
+            Wait::Block => 0,
+        };
+        threads.push(helper.spawn(move || own.drive.help(spin_ns)).map_err(failed)?);
     }
     if let Some(path) = &home.config.attach {
         let what = |source| StartError::System { what: path.display().to_string(), source };

@@ -513,10 +513,8 @@ impl Drive {
         }
     }
 
-    /// The helper thread's life. If it `spins` it sleeps no more while other processes may call. (To spin for a while only, after the last
-    /// that it did, is worse than not at all where cores are short: round trips of 64 B between two nodes with an adaptive guest each
-    /// took 180 instead of 136 us on two cores.)
-    pub(crate) fn help(&self, spins: bool) {
+    /// The helper thread's life. While other processes may call, it spins for `spin_ns` behind the last that it did before it sleeps.
+    pub(crate) fn help(&self, spin_ns: u64) {
         let mut watch = Watch::default();
         while !self.is_stopping() {
             match self.next_of_helper(&mut watch) {
@@ -524,14 +522,15 @@ impl Drive {
                 Next::Poll if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat => {
                     self.rest(false, HELPER_TICK);
                 }
-                Next::Poll if spins && self.has_callers() => self.drive_on(),
+                Next::Poll if spin_ns > 0 && self.has_callers() => self.drive_on(spin_ns),
                 Next::Poll => {}
             }
         }
     }
 
-    /// Drives while other processes may call, until somebody else sleeps on the descriptors. Nobody need call meanwhile.
-    fn drive_on(&self) {
+    /// Drives while other processes may call, until it did nothing for `spin_ns` or somebody else sleeps on the descriptors. Nobody
+    /// need call meanwhile. Whoever else wants the core gets it at each look.
+    fn drive_on(&self, spin_ns: u64) {
         {
             let mut engine = self.engine();
             // Who takes the seat from here on has them ring again before it sleeps.
@@ -540,8 +539,14 @@ impl Drive {
             }
             engine.attend_calls();
         }
+        let mut useful_ns = now_ns();
         while self.polling.load(Ordering::Relaxed) == NOBODY && self.has_callers() && !self.is_stopping() {
-            if self.inline().is_none_or(|work| work.done == 0) {
+            let now_ns = now_ns();
+            if self.turn_at(now_ns, Budget::USUAL).is_some_and(|work| work.done > 0) {
+                useful_ns = now_ns;
+            } else if now_ns - useful_ns >= spin_ns {
+                return;
+            } else {
                 std::thread::yield_now();
             }
         }

@@ -1,7 +1,7 @@
 //! How a port waits: it spins, sleeps, or spins a little and then sleeps, until something is so.
 
 use super::Port;
-use super::spin::Spin;
+use super::spin::{PATIENCE_NS, Spin};
 use crate::clock::now_ns;
 use crate::config::{Progress, Wait};
 use crate::engine::Budget;
@@ -95,11 +95,14 @@ impl Port {
             }
             // What `done` has done once must not be done again.
             if is_over || now < spin_until {
-                let was_long = spin.after(self.turn(now, Budget::USUAL), now, &self.shared.host);
+                let work = self.turn(now, Budget::USUAL);
+                let gives_way = self.awaits_other_engine();
+                let patience_ns = if gives_way { 0 } else { PATIENCE_NS };
+                let was_long = spin.after(work, (now, patience_ns), &self.shared.host);
                 if was_long {
                     self.look_around();
                 }
-                if self.tie.is_some() && !is_over && self.looks_on(&mut done) {
+                if self.tie.is_some() && !is_over && !gives_way && self.looks_on(&mut done) {
                     return (true, slept);
                 }
             } else if first {
@@ -115,6 +118,16 @@ impl Port {
                 now = now_ns();
             }
             first = false;
+        }
+    }
+
+    /// Whether what this port waits for is done by the engine of another process, which may want this very core: the port gives way
+    /// at each look then. It would else take that much longer at both ends of a message, on its way there and back.
+    #[inline]
+    fn awaits_other_engine(&self) -> bool {
+        self.tie.is_some() && {
+            let client = self.client.borrow();
+            client.unconfirmed() > 0 || !client.has_ways()
         }
     }
 

@@ -642,7 +642,7 @@ fn the_helper_ends_its_sleep_when_it_is_to_stop() {
     let (tell, told) = mpsc::channel();
     let own = world.drive.clone();
     std::thread::spawn(move || {
-        own.help(false);
+        own.help(0);
         let _ = tell.send(());
     });
     let until = now_ns() + PATIENCE_NS;
@@ -665,6 +665,31 @@ fn the_helper_does_not_fall_asleep_if_it_is_to_stop() {
     std::thread::spawn(move || tell.send(own.poll(Sleeper::Other, None, &mut || false, &|| ())));
     let slept = told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("it sleeps");
     assert_eq!(slept, Slept::Over);
+}
+
+#[test]
+fn a_helper_spins_for_other_processes_as_long_as_it_should_and_they_are_there() {
+    let world = World::new();
+    let caller = EventFd::new().unwrap();
+    world.drive.add_caller(caller.as_raw_fd()).unwrap();
+    let spin = |spin_ns| {
+        let (tell, told) = mpsc::channel();
+        let own = world.drive.clone();
+        std::thread::spawn(move || {
+            own.drive_on(spin_ns);
+            let _ = tell.send(());
+        });
+        told
+    };
+    let patience = Duration::from_nanos(PATIENCE_NS);
+    spin(1_000_000).recv_timeout(patience).expect("nothing comes, and it spins on");
+    let for_good = spin(u64::MAX);
+    let (turns, until) = (world.turns(), now_ns() + PATIENCE_NS);
+    while world.turns() < turns + 1_000 {
+        assert!(now_ns() < until && for_good.try_recv() == Err(mpsc::TryRecvError::Empty), "it sleeps");
+    }
+    world.drive.remove_caller(caller.as_raw_fd());
+    for_good.recv_timeout(patience).expect("nobody can call, and it spins on");
 }
 
 #[test]
