@@ -513,7 +513,8 @@ impl Drive {
         }
     }
 
-    /// The helper thread's life. While other processes may call, it spins for `spin_ns` behind the last that it did before it sleeps.
+    /// The helper thread's life. While other processes may call, it spins for `spin_ns` behind the last that it did before it sleeps:
+    /// not while nothing but large messages passes, for those wait for links and not for it.
     pub(crate) fn help(&self, spin_ns: u64) {
         let mut watch = Watch::default();
         while !self.is_stopping() {
@@ -522,10 +523,15 @@ impl Drive {
                 Next::Poll if self.poll(Sleeper::Other, None, &mut || false, &|| ()) == Slept::NoSeat => {
                     self.rest(false, HELPER_TICK);
                 }
-                Next::Poll if spin_ns > 0 && self.has_callers() => self.drive_on(spin_ns),
+                Next::Poll if self.is_to_spin(spin_ns) => self.drive_on(spin_ns),
                 Next::Poll => {}
             }
         }
+    }
+
+    fn is_to_spin(&self, spin_ns: u64) -> bool {
+        let is_worth_it = spin_ns == u64::MAX || spin_ns > 0 && !self.passing.is_calm();
+        is_worth_it && self.has_callers()
     }
 
     /// Drives while other processes may call, until it did nothing for `spin_ns` or somebody else sleeps on the descriptors. Nobody
