@@ -35,6 +35,9 @@ const SLOTS: u32 = 32_768;
 /// Blocks of its arena.
 const BLOCKS: u32 = 64;
 
+/// Fewer bytes than this, in several pieces, are left in the cache: they are waited for, and the receiver finds them there.
+const PAST_CACHE_BYTES: usize = 2_048;
+
 /// Offsets of the control page's words, each on a pair of lines of its own.
 const ROOM_BELL: u64 = 128;
 const RECEIVER_GONE: u64 = 256;
@@ -148,22 +151,27 @@ impl DirectSender {
 
     /// Copies bytes to where a message can refer to them; where they lie, if there is room, for a slot to say so too.
     pub fn store(&mut self, bytes: &[u8]) -> Option<u64> {
-        self.store_parts(std::iter::once(bytes), bytes.len())
+        let offset = self.room_for(bytes.len())?;
+        self.arena.memory().write_at(offset, bytes)?;
+        Some(offset)
     }
 
-    /// The same for `len` bytes that lie in several pieces.
+    /// The same for `len` bytes that lie in several pieces and that the receiver copies: many go past the cache, for that one fetches
+    /// them all and this side needs none of them again.
     pub fn store_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>, len: usize) -> Option<u64> {
-        if !self.slots.has_room() {
-            return None;
+        let offset = self.room_for(len)?;
+        let memory = self.arena.memory();
+        if len < PAST_CACHE_BYTES {
+            write_parts(parts, offset, |at, part| memory.write_at(at, part))?;
+        } else {
+            let mut past = memory.past_cache();
+            write_parts(parts, offset, |at, part| past.write_at(at, part))?;
         }
-        let offset = self.arena.alloc(len as u64)?;
-        let mut at = offset;
-        for part in parts {
-            self.arena.memory().write_at(at, part)?;
-            at += part.len() as u64;
-        }
-        debug_assert_eq!(at - offset, len as u64);
         Some(offset)
+    }
+
+    fn room_for(&mut self, len: usize) -> Option<u64> {
+        if self.slots.has_room() { self.arena.alloc(len as u64) } else { None }
     }
 
     /// The number under which a buffer can be passed to the receiver, if there is one, and a slot to say so. Pass it by a message that
@@ -233,6 +241,19 @@ impl DirectSender {
     pub fn claim_sleeper(&self) -> bool {
         self.data.claim()
     }
+}
+
+/// Writes pieces one behind the other from `at` on.
+fn write_parts<'a>(
+    parts: impl Iterator<Item = &'a [u8]>,
+    mut at: u64,
+    mut write: impl FnMut(u64, &[u8]) -> Option<()>,
+) -> Option<()> {
+    for part in parts {
+        write(at, part)?;
+        at += part.len() as u64;
+    }
+    Some(())
 }
 
 /// The receiver's end of a direct ring.
