@@ -1,4 +1,4 @@
-//! A quick measurement: everything is looked at four times, what is close to the best six times more, what is then still open for
+//! A quick measurement: everything is looked at some times, what is close to the best six times more, what is then still open for
 //! longer, and when time is up the rest is named with the command that measures it.
 
 use std::fs;
@@ -17,8 +17,11 @@ use crate::stats::median;
 use crate::wait::WaitMode;
 use crate::workload::Workload;
 
-/// Repetitions of the first look, and of the second.
+/// Repetitions of the first look, where that takes no more than a part of the time that is left, and else.
 const LOOK: u32 = 4;
+const LOOK_PART: f64 = 0.25;
+const LOOK_IN_HASTE: u32 = 2;
+/// Repetitions of the second.
 const LOOK_AGAIN: u32 = 6;
 /// What is worse than the best by more than this at the first look is not looked at again.
 const CLOSE: f64 = 1.3;
@@ -180,6 +183,8 @@ impl Quick {
         };
         let all = protocol::all().into_iter().filter(is_asked).map(|protocol| protocol.name().to_owned());
         let first = BenchArgs { protocol: all.collect(), repeat: Some(LOOK), ..one.clone() };
+        let in_haste = self.expected_s(&first) > LOOK_PART * left_s(deadline);
+        let first = BenchArgs { repeat: Some(if in_haste { LOOK_IN_HASTE } else { LOOK }), ..first };
         let what = format!("protocols, {}, first look", one.workload.map_or("", Workload::name));
         let Some(place) = self.step(&what, first, asked, deadline) else { return };
         for (size, close) in close(&self.documents[place]) {
@@ -201,12 +206,15 @@ impl Quick {
         {}
     }
 
+    /// How long an order will take.
+    fn expected_s(&self, one: &BenchArgs) -> f64 {
+        let longer_s = one.duration.map_or(0.0, |window_s| window_s - WINDOW_S);
+        samples(one) * (self.pace.sample_s() + longer_s)
+    }
+
     /// Measures one thing, if there is time; gives the place of its document.
     fn step(&mut self, what: &str, one: BenchArgs, asked: &AdviseArgs, deadline: Instant) -> Option<usize> {
-        let samples = samples(&one);
-        let longer_s = one.duration.map_or(0.0, |window_s| window_s - WINDOW_S);
-        let expected_s = samples * (self.pace.sample_s() + longer_s);
-        let left_s = deadline.saturating_duration_since(Instant::now()).as_secs_f64();
+        let (expected_s, left_s) = (self.expected_s(&one), left_s(deadline));
         let unknown = |why: &str| Unknown { what: format!("{what}: {why}"), command: command(&one) };
         if self.error.is_some() || expected_s > left_s {
             let unknown = unknown("no time was left");
@@ -220,7 +228,7 @@ impl Quick {
         let began = Instant::now();
         let report = measure(&one);
         self.pace.taken_s += began.elapsed().as_secs_f64();
-        self.pace.samples += samples;
+        self.pace.samples += samples(&one);
         let number = self.documents.len() + 1;
         let name = format!("{number:02}-{}.json", one.workload.map_or("", Workload::name));
         let kept = asked.keep.as_ref().map_or(Ok(()), |folder| {
@@ -247,6 +255,10 @@ impl Quick {
         }
         Some(self.documents.len() - 1)
     }
+}
+
+fn left_s(deadline: Instant) -> f64 {
+    deadline.saturating_duration_since(Instant::now()).as_secs_f64()
 }
 
 /// How many samples an order takes.
