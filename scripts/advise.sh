@@ -2,7 +2,7 @@
 # Holds advice against a sweep: on three testbeds `polyrail advise` measures for under four minutes, then every protocol is measured
 # at length, and each choice is told with how much worse it is than the best of the sweep.
 #
-#   scripts/advise.sh [FOLDER]      documents and answers go to FOLDER, else to a new one beneath /tmp; a quarter of an hour
+#   scripts/advise.sh [FOLDER]      documents and answers go to FOLDER, else to a new one beneath /tmp; some twenty minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

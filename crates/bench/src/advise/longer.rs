@@ -9,7 +9,7 @@ use crate::report::Measured;
 /// A choice that may be worse than the best by more than this is looked at once more.
 const OPEN: f64 = 1.05;
 /// Repetitions of that look.
-pub(super) const LOOK_LONGER: u32 = 15;
+const LOOK_LONGER: u32 = 15;
 /// Its window, in seconds.
 const WINDOW_S: f64 = 0.2;
 
@@ -34,7 +34,10 @@ pub(super) fn most_open(documents: &[Measured], orders: &[BenchArgs]) -> Option<
 fn longer(group: &Group, choice: &Choice, orders: &[BenchArgs]) -> Option<BenchArgs> {
     let (document, row) = group.rows.last()?;
     let order = orders.get(*document)?;
-    if order.repeat? >= LOOK_LONGER {
+    let was_longer =
+        |document: usize| orders.get(document).is_some_and(|one| one.repeat >= Some(LOOK_LONGER));
+    // What another question was looked at for has one candidate of this one at most.
+    if group.rows.iter().filter(|(document, _)| was_longer(*document)).count() > 1 {
         return None;
     }
     let protocol = match group.question {
@@ -127,6 +130,11 @@ mod tests {
             row("polyrail", 64, &OTHER.repeat(3)[..15]),
         ]));
         orders.push(next);
+        assert!(most_open(&documents, &orders).is_none());
+
+        // Nor if one of the two was measured once more since, for another question.
+        documents.push(document(vec![row("polyrail", 64, &OTHER[..3])]));
+        orders.push(order(&["polyrail"], 3));
         assert!(most_open(&documents, &orders).is_none());
     }
 
