@@ -3,6 +3,7 @@
 #   make demo    two nodes, two links, cuts in mid-transfer, figures at the end (DEMO="--bytes 100M" for options)
 #   make test    format, lints, docs, tests, simulator, planted faults, loom, namespaces, another kernel
 #   make test-guest   of the tests only those of the kernel's TIPC and SCTP, in another kernel by QEMU
+#   make plan-guest   a plan in that kernel, with TIPC and SCTP (PLAN="s1-transactions --repeat 6"); the document: target/guest
 #   make build   the program, target/release/polyrail
 #   make static  the program as one file without libraries, to be copied to other machines
 #   make peers   drivers of other systems, for `polyrail bench peers`: those whose libraries are installed
@@ -15,8 +16,9 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 SEEDS ?= 20000
 DEMO ?=
+PLAN ?= s1-transactions
 
-.PHONY: help setup build static demo test test-guest sim peers
+.PHONY: help setup build static demo test test-guest plan-guest sim peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -41,6 +43,11 @@ test:
 test-guest:
 	@scripts/setup.sh test
 	@scripts/test.sh guest
+
+plan-guest:
+	@scripts/setup.sh test
+	@DOCUMENT="$${CARGO_TARGET_DIR:-target}/guest/$(firstword $(PLAN)).json" \
+		scripts/guest.sh "$$(scripts/kernel.sh)" scripts/guest/plan.sh $(PLAN)
 
 sim: setup
 	cargo run --release --package polyrail-sim -- --seeds $(SEEDS)

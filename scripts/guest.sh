@@ -3,12 +3,13 @@
 # help, with the static program inside, and checks that nothing is lost or damaged. Of figures from there only ratios of one run
 # say something: the cores are emulated.
 #
-#   scripts/guest.sh KERNEL_ROOT [SCRIPT]
+#   scripts/guest.sh KERNEL_ROOT [SCRIPT [ARGUMENT...]]
 #
 # KERNEL_ROOT is an unpacked kernel package: what scripts/kernel.sh prints, or apt-get download linux-image-VERSION &&
 # dpkg-deb -x FILE KERNEL_ROOT
-# SCRIPT is run in the guest instead of scripts/guest/check.sh. PROGRAM names a static program that is built already;
-# TIMEOUT_S is how long the guest may take (1800); DOCUMENT is a file for what the script writes to /dev/ttyS1.
+# SCRIPT is run in the guest, with its arguments, instead of scripts/guest/check.sh: scripts/guest/plan.sh NAME measures a plan there.
+# PROGRAM names a static program that is built already; TIMEOUT_S is how long the guest may take (1800); DOCUMENT is a file for what
+# the script writes to /dev/ttyS1.
 # Exit code 75: the guest's kernel panicked, which says nothing of what is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +19,7 @@ fail() { printf 'guest: %s\n' "$*" >&2; exit 1; }
 
 [ $# -ge 1 ] || fail "which kernel? scripts/guest.sh KERNEL_ROOT [SCRIPT], where KERNEL_ROOT is an unpacked kernel package"
 root=$1 script=${2:-scripts/guest/check.sh}
+arguments=("${@:3}")
 
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
@@ -47,6 +49,7 @@ cp "$busybox" "$guest/bin/busybox"
 cp "$program" "$guest/bin/polyrail"
 cp "$script" "$guest/check.sh"
 cp scripts/guest/init.sh "$guest/init"
+printf '%s\n' ${arguments[@]+"${arguments[@]}"} >"$guest/arguments"
 chmod 755 "$guest/init" "$guest/bin/polyrail"
 
 # The network's commands with the libraries that each names.

@@ -15,6 +15,7 @@ pub(crate) mod markdown;
 mod read;
 mod samples;
 mod table;
+mod testbed;
 
 use std::collections::BTreeMap;
 

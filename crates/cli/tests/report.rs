@@ -95,6 +95,27 @@ fn a_page_fits_wide_screens_and_phones_in_light_and_dark_and_asks_for_nothing() 
 }
 
 #[test]
+fn what_was_published_stands_first_with_its_verdicts() {
+    let folder = Folder::new("published");
+    let page = folder.page(&planned());
+    let mut browser = Browser::start();
+    look(&mut browser, &page, 15);
+    let text = browser.ask("document.body.innerText");
+    let places = [
+        "Two questions: 1 hold, 1 do not hold, 2 are not seen here",
+        "3.10 holds",
+        "0.70 does not hold",
+        "1.000 not decided",
+        "size 512: not seen here, 1.000 (95 %: 0.90 to 1.20, 6 rounds), the interval reaches over 1",
+        "what second says",
+        "not seen here, published 1.25, this kernel has no TIPC",
+        "Findings",
+    ]
+    .map(|words| text.find(words).unwrap_or_else(|| panic!("{words} is missing: {text}")));
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
 fn figures_that_make_no_sense_stay_within_their_pictures() {
     let folder = Folder::new("nonsense");
     let page = folder.page(&nonsense());
@@ -170,6 +191,27 @@ fn documents_of_two_machines_are_shown_apart_and_it_is_said() {
     assert_eq!(output.status.code(), Some(0));
     assert!(page.contains("Machine 1: ") && page.contains("Machine 2: Linux 9.9"));
     assert!(page.contains("The documents are of 2 machines or builds"));
+}
+
+#[test]
+fn what_was_measured_over_is_told_on_the_page_each_thing_once() {
+    let folder = Folder::new("testbed");
+    let (a, b) = (folder.write("a.json", &usual()), folder.write("b.json", &usual()));
+    let output = report(&[&a, &b, "--output", "-"]);
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        "l0, l1: qdisc tbf rate 1Gbit burst 128Kb lat 5ms; on: gso; off: tso<",
+        "l1: delayed by 2 ms each way by a relay: 64 bytes take 4.250 ms there and back, and it carries 700.0 Mbit/s: less than",
+        "the two machines&#39; clocks were compared around each of 1 samples: their difference is known within 42.00 us, and changed \
+         by 1.500 us",
+    ] {
+        assert_eq!(
+            page.matches(line).count(),
+            1,
+            "{line}: {}",
+            &page[page.find("What was measured over").unwrap_or(0)..]
+        );
+    }
 }
 
 #[test]

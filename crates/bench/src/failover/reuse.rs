@@ -8,7 +8,7 @@ const SPAN_NS: u64 = 20_000_000;
 const USED_SHARE: f64 = 0.25;
 
 /// What had left over each link at some time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Look {
     /// In ns of the machine's clock.
     pub(crate) at_ns: u64,

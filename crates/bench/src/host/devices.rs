@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::system::output;
 use crate::args::Placement;
 
 /// One device of one environment, which its rates and losses name as in a row of results.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DeviceRow {
     pub(crate) placement: Placement,
     pub(crate) rate_mbit: Vec<Option<u32>>,
@@ -20,7 +20,7 @@ pub(crate) struct DeviceRow {
 }
 
 /// What is recorded of a device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Device {
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,18 +32,18 @@ pub(crate) struct Device {
     #[serde(skip_serializing_if = "Option::is_none")]
     mtu: Option<u64>,
     /// Whether each offload is on.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    offloads: BTreeMap<&'static str, bool>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    offloads: BTreeMap<String, bool>,
     /// Queueing disciplines, a line each as `tc` says them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     qdisc: Vec<String>,
     /// The device's interrupts and the cores they may go to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     interrupts: Vec<Interrupt>,
 }
 
 /// One interrupt of a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Interrupt {
     number: u32,
     name: String,
@@ -100,7 +100,7 @@ impl Device {
         let qdisc = if qdisc.is_empty() { "unknown".to_owned() } else { qdisc.join(" and ") };
         let named = |on: bool| {
             let names = self.offloads.iter().filter(|(_, is_on)| **is_on == on);
-            names.map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+            names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
         };
         let told =
             |word: &str, names: String| if names.is_empty() { names } else { format!("; {word} {names}") };
@@ -112,7 +112,7 @@ fn driver(ethtool: &str) -> Option<String> {
     ethtool.lines().find_map(|line| line.strip_prefix("driver:")).map(|name| name.trim().to_owned())
 }
 
-fn offloads(ethtool: &str) -> BTreeMap<&'static str, bool> {
+fn offloads(ethtool: &str) -> BTreeMap<String, bool> {
     let state = |long: &str| {
         let line = ethtool.lines().find_map(|line| line.trim().strip_prefix(long)?.strip_prefix(':'))?;
         // `on [fixed]` is on, too.
@@ -122,7 +122,7 @@ fn offloads(ethtool: &str) -> BTreeMap<&'static str, bool> {
             _ => None,
         }
     };
-    OFFLOADS.iter().filter_map(|(long, short)| Some((*short, state(long)?))).collect()
+    OFFLOADS.iter().filter_map(|(long, short)| Some(((*short).to_owned(), state(long)?))).collect()
 }
 
 /// The interrupts whose names begin with one of `names`, as a whole word.
@@ -167,12 +167,16 @@ NMI:          0          0   Non-maskable interrupts
         assert!(found(&["eth", "l0"]).is_empty());
     }
 
+    fn owned((name, is_on): (&str, bool)) -> (String, bool) {
+        (name.to_owned(), is_on)
+    }
+
     #[test]
     fn offloads_are_read_with_their_fixed_ones_and_unknown_ones_left_out() {
         let text = "Features for lo:\nrx-checksumming: on [fixed]\ntcp-segmentation-offload: off\n\
                     \ttx-udp-segmentation: on\ngeneric-receive-offload: odd\n";
         let found = offloads(text);
-        assert_eq!(found, BTreeMap::from([("rx_checksum", true), ("tso", false), ("udp_gso", true)]));
+        assert_eq!(found, [("rx_checksum", true), ("tso", false), ("udp_gso", true)].map(owned).into());
         assert!(offloads("").is_empty());
     }
 
@@ -180,7 +184,7 @@ NMI:          0          0   Non-maskable interrupts
     fn a_summary_tells_queue_and_offloads_without_the_handles() {
         let device = Device {
             qdisc: vec!["qdisc tbf 8001: root refcnt 17 rate 1Gbit burst 128Kb lat 5ms".to_owned()],
-            offloads: BTreeMap::from([("gso", true), ("tso", false)]),
+            offloads: [("gso", true), ("tso", false)].map(owned).into(),
             ..Device::default()
         };
         assert_eq!(device.summary(), "qdisc tbf rate 1Gbit burst 128Kb lat 5ms; on: gso; off: tso");

@@ -22,10 +22,10 @@ pub(super) struct Document {
     pub(super) schema: String,
     pub(super) host: Host,
     /// Devices that were measured over, for each environment.
-    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<DeviceRow>,
     /// Delayed links, in the order of the environments.
-    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) relays: Vec<RelayRow>,
     /// The receiver's machine, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ pub(super) struct Row {
     /// The other machine's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) peer_calibration: Vec<Calibration>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) clock: Option<Clock>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<String>,
@@ -428,18 +428,18 @@ pub(super) struct Latency {
 }
 
 /// How the two machines' clocks stood to each other.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Clock {
     /// How they were compared.
-    method: &'static str,
+    method: String,
     /// One for each repetition.
-    samples: Vec<ClockSample>,
+    pub(super) samples: Vec<ClockSample>,
 }
 
 impl Clock {
     pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Self> {
         let samples: Vec<ClockSample> = samples.filter_map(|sample| sample.far?.clock).collect();
-        (!samples.is_empty()).then_some(Self { method: METHOD, samples })
+        (!samples.is_empty()).then(|| Self { method: METHOD.to_owned(), samples })
     }
 }
 

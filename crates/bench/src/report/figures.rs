@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::SideReport;
-use crate::failover::{Cut, Goodput, Kind, Reuse, STEP_NS, Timeline};
+use crate::failover::{Cut, Goodput, Kind, Reuse, STEP_NS, Timeline, schedule};
 use crate::idle::IdleCost;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;
@@ -161,20 +161,28 @@ pub(super) struct TimelineRow {
     pub(super) goodput_mbps: Vec<f64>,
     /// Largest lateness of the watched flow's messages that arrived in each step; 0 where none did.
     pub(super) late_ms: Vec<f64>,
+    /// What left the sender in each step, headers and all, a list for each link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) links_mbps: Vec<Vec<f64>>,
 }
 
 /// One timeline for each repetition that has one; the samples come with their repetition, counted from 0.
 pub(super) fn timelines<'a>(samples: impl Iterator<Item = (u32, &'a Sample)>) -> Vec<TimelineRow> {
     let of = |(repetition, sample): (u32, &'a Sample)| {
-        let Timeline { bytes, late_ns, .. } = sample.receiver.timeline.as_ref()?;
+        let Timeline { bytes, late_ns, from_ns } = sample.receiver.timeline.as_ref()?;
         // Tenths are as much as a step can tell; more would fill the document with digits.
-        let mbps = |bytes: &u64| (*bytes as f64 * 8e4 / STEP_NS as f64).round() / 10.0;
+        let mbps_of = |bytes: f64| (bytes * 8e4 / STEP_NS as f64).round() / 10.0;
+        let mbps = |bytes: &u64| mbps_of(*bytes as f64);
         let late_ms = |ns: &u64| (ms(*ns) * 100.0).round() / 100.0;
         Some(TimelineRow {
             repetition: repetition + 1,
             step_ms: ms(STEP_NS),
             goodput_mbps: bytes.iter().map(mbps).collect(),
             late_ms: late_ns.iter().map(late_ms).collect(),
+            links_mbps: schedule(&sample.looks, *from_ns, STEP_NS, bytes.len())
+                .into_iter()
+                .map(|link| link.into_iter().map(mbps_of).collect())
+                .collect(),
         })
     };
     samples.filter_map(of).collect()

@@ -94,25 +94,30 @@ pub(super) fn render(text: &mut String, findings: &[FindingRow]) {
         }
         let _ = writeln!(text, "  {}", line(row));
     }
-    let count = |verdict| findings.iter().filter(|row| row.verdict == verdict).count();
     if !findings.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nfindings: {} hold, {} do not hold, {} are not seen here",
-            count(Verdict::Holds),
-            count(Verdict::DoesNotHold),
-            count(Verdict::NotSeen)
-        );
+        let _ = writeln!(text, "\nfindings: {}", counts(findings));
     }
 }
 
-fn line(row: &FindingRow) -> String {
+/// How many have which verdict.
+pub(super) fn counts(findings: &[FindingRow]) -> String {
+    let count = |verdict| findings.iter().filter(|row| row.verdict == verdict).count();
+    let [holds, does_not, not_seen] = [Verdict::Holds, Verdict::DoesNotHold, Verdict::NotSeen].map(count);
+    format!("{holds} hold, {does_not} do not hold, {not_seen} are not seen here")
+}
+
+/// The conditions that a verdict is for, in words; nothing where a finding has one verdict.
+pub(super) fn place(row: &FindingRow) -> String {
     let word = |(name, value): (&String, &Value)| match value {
         Value::String(text) => text.clone(),
         value => format!("{name} {value}"),
     };
-    let at: Vec<String> = row.at.iter().map(word).collect();
-    let at = if at.is_empty() { String::new() } else { format!("{}: ", at.join(", ")) };
+    row.at.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn line(row: &FindingRow) -> String {
+    let place = place(row);
+    let at = if place.is_empty() { String::new() } else { format!("{place}: ") };
     let measured = row.measured.as_ref().map_or(String::new(), |ratio| {
         let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(short);
         let claim = row.claim.as_deref().map_or(String::new(), |claim| format!(", has to be {claim}"));

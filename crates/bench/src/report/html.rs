@@ -15,6 +15,7 @@ mod machine;
 mod numbers;
 mod page;
 mod palette;
+mod published;
 mod scale;
 mod svg;
 pub(super) mod units;
@@ -124,9 +125,10 @@ impl Page {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
              <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title><style>{style}</style></head>\
-             <body><main>{header}{findings}{body}{end}</main></body></html>\n",
+             <body><main>{header}{published}{findings}{body}{end}</main></body></html>\n",
             title = escape(&self.title()),
             header = self.header(&groups),
+            published = published::section(&self.sources),
             findings = self.findings_section(&groups),
             end = self.end(&groups),
         )
@@ -135,7 +137,8 @@ impl Page {
     /// What the page says in sentences, as plain text, with how sure each is.
     pub(crate) fn sentences(&self) -> Vec<(String, &'static str)> {
         let all = self.groups().iter().flat_map(|group| self.findings(group)).collect::<Vec<_>>();
-        all.into_iter().map(|finding| (plain(&finding.html), finding.certainty.name())).collect()
+        let compared = all.into_iter().map(|finding| (plain(&finding.html), finding.certainty.name()));
+        published::sentences(&self.sources).chain(compared).collect()
     }
 
     /// What stands in the way of trusting the figures, as plain text.
@@ -281,7 +284,10 @@ impl Page {
         for group in groups {
             let pulses: String =
                 group.sources.iter().filter_map(|source| machine::pulse(&self.sources[*source])).collect();
-            body += &format!("<div class=\"cards\">{pulses}</div>{}", machine::facts(group.host));
+            let documents: Vec<&Document> =
+                group.sources.iter().map(|source| &self.sources[*source].document).collect();
+            let (facts, testbed) = (machine::facts(group.host), machine::testbed(&documents));
+            body += &format!("<div class=\"cards\">{pulses}</div>{facts}{testbed}");
         }
         let sources: String = self
             .sources

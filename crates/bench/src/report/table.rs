@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::document::{Document, Row};
 use super::figures::{Gaps, Memory, Sides};
+use super::testbed;
 use crate::args::{FlowClass, Placement, ReadKind, SendKind};
 use crate::calibrate::StallHistogram;
-use crate::host::{DeviceRow, Host};
-use crate::run::RelayRow;
+use crate::host::Host;
 use crate::stats::{Ratio, Spread};
 use crate::workload::Workload;
 
@@ -24,8 +24,7 @@ pub(super) fn render(document: &Document) -> String {
     if !host.optimized {
         text += "built without optimisation: what runs inside this program (polyrail) is slower than it is\n";
     }
-    devices(&mut text, &document.devices);
-    relays(&mut text, &document.relays);
+    testbed::lines(document).iter().for_each(|line| text.extend([line, "\n"]));
     if !document.results.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<String>> = document.results.iter().map(cells).collect();
@@ -71,22 +70,6 @@ pub(super) fn render(document: &Document) -> String {
     text
 }
 
-/// A line for devices that are alike.
-fn devices(text: &mut String, rows: &[DeviceRow]) {
-    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
-    for row in rows {
-        let (name, summary) = (row.device.name.as_str(), row.device.summary());
-        match told.iter_mut().find(|(known, _)| *known == summary) {
-            Some((_, names)) if names.contains(&name) => {}
-            Some((_, names)) => names.push(name),
-            None => told.push((summary, vec![name])),
-        }
-    }
-    for (summary, names) in told {
-        let _ = writeln!(text, "{}: {summary}", names.join(", "));
-    }
-}
-
 /// The machine's own interruptions over all of it.
 fn stalls(histogram: &StallHistogram) -> String {
     let StallHistogram { pulses, stalls, longest_us, away_percent } = histogram;
@@ -100,21 +83,6 @@ fn stalls(histogram: &StallHistogram) -> String {
         short(*away_percent),
         short(*longest_us)
     )
-}
-
-/// What the relay of delayed links really does.
-fn relays(text: &mut String, rows: &[RelayRow]) {
-    for row in rows {
-        let limit = if row.is_limit() { ": less than the link's rate, so it is the limit" } else { "" };
-        let _ = writeln!(
-            text,
-            "{}: delayed by {} ms each way by a relay: 64 bytes take {} ms there and back, and it carries {} Mbit/s{limit}",
-            row.link,
-            row.delay_ms,
-            short(row.round_trip_ms),
-            short(row.carries_mbps)
-        );
-    }
 }
 
 fn machine(host: &Host) -> String {

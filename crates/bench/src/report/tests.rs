@@ -101,12 +101,20 @@ fn a_run_over_time_and_its_cuts_have_one_beginning() {
     let known = Cut { cut_ns: 5_500_000_000, restored_ns: 6_000_000_000, ..place.clone() };
     let unknown = Cut { cut_ns: 5_500_000_000, ..place };
     let receiver = SideReport { timeline: Some(timeline), ..SideReport::default() };
-    let sample = Sample { cuts: vec![known, unknown], receiver, ..Sample::default() };
+    let look = |at_ns, bytes: [u64; 2]| Look { at_ns, bytes: bytes.to_vec() };
+    let looks = vec![
+        look(4_900_000_000, [0, 0]),
+        look(5_100_000_000, [5_000_000, 0]),
+        look(5_200_000_000, [5_000_000, 1_250_000]),
+    ];
+    let sample = Sample { cuts: vec![known, unknown], looks, receiver, ..Sample::default() };
     let mut report = Report::new();
     report.add(series("failover", "polyrail", vec![sample]));
     let row = &parsed(&report)["results"][0];
-    let expected =
-        json!([{ "repetition": 1, "step_ms": 100.0, "goodput_mbps": [1_000.0, 0.0], "late_ms": [1.5, 0.0] }]);
+    let expected = json!([{
+        "repetition": 1, "step_ms": 100.0, "goodput_mbps": [1_000.0, 0.0], "late_ms": [1.5, 0.0],
+        "links_mbps": [[200.0, 0.0], [0.0, 100.0]],
+    }]);
     assert_eq!(row["timelines"], expected);
     assert_eq!((&row["cuts"][0]["from_s"], &row["cuts"][0]["until_s"]), (&0.5.into(), &1.0.into()));
     assert!(row["cuts"][1].get("until_s").is_none(), "what was not recorded is absent");

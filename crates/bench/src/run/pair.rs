@@ -12,7 +12,7 @@ use super::side::{LOOK_EVERY, Launch, Side};
 use crate::calibrate::Calibration;
 use crate::clock::now_ns;
 use crate::control::{Address, Event, Job, Order, SideReport, Task};
-use crate::failover::Cut;
+use crate::failover::{Cut, Look};
 use crate::pss::CrowdMemory;
 use crate::wait::WaitMode;
 use crate::workload::ToolCost;
@@ -29,6 +29,9 @@ pub(crate) struct Sample {
     pub(crate) crowd_memory: Option<CrowdMemory>,
     /// The cuts of `failover`.
     pub(crate) cuts: Vec<Cut>,
+    /// What had left over each link from time to time, of `failover`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) looks: Vec<Look>,
     /// Of a receiver on another machine: that machine during the sample.
     pub(crate) far: Option<FarSample>,
     /// How another system really waited.

@@ -1,6 +1,6 @@
 //! What the relay of delayed links really does, found out before anything is measured over it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{RECEIVER_NODE, Run, SENDER_NODE, command, conduct};
 use crate::args::{FlowClass, Point};
@@ -12,7 +12,7 @@ use crate::wait::WaitMode;
 use crate::workload::{Histogram, Workload};
 
 /// A delayed link, and what was seen of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RelayRow {
     pub(crate) link: String,
     /// Each way, as asked for.

@@ -131,6 +131,10 @@ fn cuts() -> Vec<Value> {
                     "repetition": 1, "step_ms": 100.0,
                     "goodput_mbps": (0..100).map(|step| if step % 20 < 4 { 930.0 } else { 1_880.0 }).collect::<Vec<f64>>(),
                     "late_ms": (0..100).map(|step| if step == 50 { 0.0 } else if step % 20 == 1 { late_ms } else { 0.4 }).collect::<Vec<f64>>(),
+                    "links_mbps": (0..2).map(|link| {
+                        let away = |step: i32| step % 20 < 4 && step / 20 % 2 == link;
+                        (0..100).map(|step| if away(step) { 0.0 } else { 975.0 }).collect::<Vec<f64>>()
+                    }).collect::<Vec<_>>(),
                 }],
             }),
         )
@@ -185,6 +189,64 @@ pub fn usual() -> Value {
         "notes": ["a note about all of it"],
     });
     merge(&mut document, more);
+    merge(&mut document, testbed());
+    document["results"][0]["clock"] = json!({ "method": "exchanges", "samples": [{ "offset_ns": -7_000_000, "error_ns": 42_000, "drift_ns": -1_500 }] });
+    document
+}
+
+/// Two devices that are alike, seen twice, and a link with a delay.
+fn testbed() -> Value {
+    let device = |name: &str, rate_mbit: u32| {
+        json!({
+            "placement": "inter", "rate_mbit": [rate_mbit], "loss_percent": [0.0], "name": name, "driver": "veth", "mtu": 1_500,
+            "offloads": { "gso": true, "tso": false }, "qdisc": ["qdisc tbf 8001: root refcnt 17 rate 1Gbit burst 128Kb lat 5ms"],
+            "interrupts": [{ "number": 24, "name": "eth0", "cores": "0-1" }],
+        })
+    };
+    json!({
+        "devices": [device("l0", 1_000), device("l1", 1_000), device("l0", 500)],
+        "relays": [{ "link": "l1", "delay_ms": 2.0, "round_trip_ms": 4.25, "carries_mbps": 700.0, "rate_mbit": 1_000 }],
+    })
+}
+
+/// What a plan leaves: verdicts of each kind, with figures and without.
+pub fn planned() -> Value {
+    let ratio =
+        |median: f64| json!({ "median": median, "low": 0.9 * median, "high": 1.2 * median, "pairs": 6 });
+    let finding = |name: &str, at: Value, verdict: &str, more: Value| {
+        let mut row = json!({ "name": name, "says": format!("what {name} says"), "source": "a paper", "verdict": verdict });
+        row["at"] = at;
+        merge(&mut row, more);
+        row
+    };
+    let mut document = usual();
+    document["title"] = "Two questions".into();
+    document["findings"] = json!([
+        finding(
+            "first",
+            json!({ "size": 128 }),
+            "holds",
+            json!({ "published": 2.34, "measured": ratio(3.1), "claim": "above 1" })
+        ),
+        finding(
+            "first",
+            json!({ "size": 256 }),
+            "does not hold",
+            json!({ "published": 2.63, "measured": ratio(0.7), "claim": "above 1" })
+        ),
+        finding(
+            "first",
+            json!({ "size": 512 }),
+            "not seen here",
+            json!({ "measured": ratio(1.0), "why": "the interval reaches over 1" })
+        ),
+        finding(
+            "second",
+            json!({}),
+            "not seen here",
+            json!({ "published": 1.25, "why": "this kernel has no TIPC" })
+        ),
+    ]);
     document
 }
 
@@ -232,6 +294,13 @@ pub fn hostile() -> Value {
     let more = json!({
         "command": ["polyrail", MARKUP], "plan": { MARKUP: MARKUP }, "notes": [MARKUP], "error": MARKUP,
         "unavailable": [{ "protocol": MARKUP, "reason": MARKUP }],
+        "title": MARKUP,
+        "findings": [
+            { "name": MARKUP, "says": MARKUP, "source": MARKUP, "at": { MARKUP: MARKUP }, "claim": MARKUP, "why": MARKUP, "verdict": "holds",
+              "published": -1e308, "measured": { "median": 1e308, "low": -1.0, "high": 0.0, "pairs": 0 } },
+        ],
+        "devices": [{ "placement": "inter", "rate_mbit": [null], "loss_percent": [0.0], "name": MARKUP, "qdisc": [MARKUP] }],
+        "relays": [{ "link": MARKUP, "delay_ms": 1e308, "round_trip_ms": -1.0, "carries_mbps": 0.0 }],
     });
     merge(&mut document, more);
     for name in ["kernel", "cpu", "governor", "congestion_control", "version"] {

@@ -31,10 +31,26 @@ pub(super) fn timelines(row: &Row, palette: &Palette) -> String {
 }
 
 const LEFT: f64 = 76.0;
-/// Upper and lower edge of what arrived, and of how late it was.
+/// Upper and lower edge of what arrived, of how late it was, and of what left over each link, where that is known.
 const ARRIVED: [f64; 2] = [22.0, 120.0];
 const LATE: [f64; 2] = [150.0, 240.0];
-const HEIGHT: f64 = 270.0;
+const LEAVES: [f64; 2] = [270.0, 350.0];
+/// Room below the last of them for the times.
+const BELOW: f64 = 30.0;
+/// Links beyond are in the document: their shades could not be told apart.
+const LINKS_MAX: usize = 4;
+
+/// A picture of a run under way.
+struct Run<'a> {
+    canvas: Canvas,
+    across: Scale,
+    steps: usize,
+    step_s: f64,
+    right: f64,
+    /// The class that gives the protocol's colour.
+    colour: String,
+    timeline: &'a TimelineRow,
+}
 
 fn timeline_picture(
     row: &Row,
@@ -47,50 +63,89 @@ fn timeline_picture(
     let right = width - 14.0;
     let steps = timeline.goodput_mbps.len().min(STEPS_MAX);
     let across = Scale::linear(0.0, (steps as f64 * step_s).max(step_s), LEFT, right);
-    let arrived = || timeline.goodput_mbps.iter().take(steps).copied();
-    let down = Scale::from_zero(arrived(), ARRIVED[1], ARRIVED[0])?;
-    // In steps without an arrival nothing was late: there the line has a hole and no zero.
-    let late_ms = || timeline.late_ms.iter().take(steps).copied();
-    let late = Scale::log(late_ms(), LATE[1], LATE[0])?;
+    let bottom = if timeline.links_mbps.is_empty() { LATE[1] } else { LEAVES[1] };
     let title = format!("{}, run {}: what arrived and how late", row.protocol, timeline.repetition);
-    let mut canvas = Canvas::new(width, HEIGHT, &title);
-    for cut in cuts {
-        let (Some(from), Some(until)) = (cut.from_s, cut.until_s) else { continue };
-        let (x, end) = (across.place(from), across.place(until));
-        let told = format!(
-            "link {} cut ({}): {} late at most",
-            cut.link,
-            cut.kind.name(),
-            Unit::Ms.text(cut.gap_ms)
-        );
-        canvas.rect([x, ARRIVED[0]], [(end - x).max(1.0), LATE[1] - ARRIVED[0]], "cut", &told);
+    let canvas = Canvas::new(width, bottom + BELOW, &title);
+    let mut run = Run { canvas, across, steps, step_s, right, colour: look.class(), timeline };
+    cuts.iter().for_each(|cut| run.cut(cut, bottom));
+    let most = if width > WIDTH { 12 } else { 5 };
+    run.canvas.lower_axis(&across, [bottom, bottom], Unit::Seconds, &across.ticks(most));
+    run.arrived()?;
+    run.late()?;
+    run.leaves();
+    Some(run.canvas.finish())
+}
+
+impl Run<'_> {
+    fn x_of(&self, step: usize) -> f64 {
+        self.across.place((step as f64 + 0.5) * self.step_s)
     }
-    canvas.left_axis(&down, [LEFT, right], Unit::Mbps, 4);
-    canvas.left_axis(&late, [LEFT, right], Unit::Ms, 4);
-    canvas.lower_axis(
-        &across,
-        [LATE[1], LATE[1]],
-        Unit::Seconds,
-        &across.ticks(if width > WIDTH { 12 } else { 5 }),
-    );
-    canvas.text([LEFT, 12.0], Anchor::Start, "name", "arrives, in steps of 0.1 s");
-    canvas.text([LEFT, 142.0], Anchor::Start, "name", "latest message of each step");
-    let x_of = |number: usize| across.place((number as f64 + 0.5) * step_s);
-    let line: Vec<[f64; 2]> = arrived().enumerate().map(|(n, mbps)| [x_of(n), down.place(mbps)]).collect();
-    let area = [[x_of(0), ARRIVED[1]]].into_iter().chain(line.clone());
-    let area: Vec<[f64; 2]> = area.chain([[x_of(steps.saturating_sub(1)), ARRIVED[1]]]).collect();
-    canvas.area(&area, &format!("fill {}", look.class()));
-    canvas.path(&line, &format!("thin {}", look.class()));
-    let values: Vec<f64> = late_ms().collect();
-    let mut run: Vec<[f64; 2]> = Vec::new();
-    for (number, value) in values.iter().enumerate().chain([(values.len(), &0.0)]) {
-        if *value > 0.0 {
-            run.push([x_of(number), late.place(*value)]);
-        } else {
-            canvas.path(&std::mem::take(&mut run), &format!("thin {}", look.class()));
+
+    /// The time for which a link is away, down to the lowest edge.
+    fn cut(&mut self, cut: &CutRow, bottom: f64) {
+        let (Some(from), Some(until)) = (cut.from_s, cut.until_s) else { return };
+        let (x, end) = (self.across.place(from), self.across.place(until));
+        let (kind, late) = (cut.kind.name(), Unit::Ms.text(cut.gap_ms));
+        let told = format!("link {} cut ({kind}): {late} late at most", cut.link);
+        self.canvas.rect([x, ARRIVED[0]], [(end - x).max(1.0), bottom - ARRIVED[0]], "cut", &told);
+    }
+
+    fn arrived(&mut self) -> Option<()> {
+        let arrived = || self.timeline.goodput_mbps.iter().take(self.steps).copied();
+        let down = Scale::from_zero(arrived(), ARRIVED[1], ARRIVED[0])?;
+        let line: Vec<[f64; 2]> =
+            arrived().enumerate().map(|(n, mbps)| [self.x_of(n), down.place(mbps)]).collect();
+        let ends = [0, self.steps.saturating_sub(1)].map(|step| [self.x_of(step), ARRIVED[1]]);
+        let area: Vec<[f64; 2]> = [ends[0]].into_iter().chain(line.clone()).chain([ends[1]]).collect();
+        self.canvas.left_axis(&down, [LEFT, self.right], Unit::Mbps, 4);
+        self.canvas.text([LEFT, ARRIVED[0] - 10.0], Anchor::Start, "name", "arrives, in steps of 0.1 s");
+        self.canvas.area(&area, &format!("fill {}", self.colour));
+        self.canvas.path(&line, &format!("thin {}", self.colour));
+        Some(())
+    }
+
+    /// In steps without an arrival nothing was late: there the line has a hole and no zero.
+    fn late(&mut self) -> Option<()> {
+        let values: Vec<f64> = self.timeline.late_ms.iter().take(self.steps).copied().collect();
+        let late = Scale::log(values.iter().copied(), LATE[1], LATE[0])?;
+        self.canvas.left_axis(&late, [LEFT, self.right], Unit::Ms, 4);
+        self.canvas.text([LEFT, LATE[0] - 8.0], Anchor::Start, "name", "latest message of each step");
+        let mut run: Vec<[f64; 2]> = Vec::new();
+        for (number, value) in values.iter().enumerate().chain([(values.len(), &0.0)]) {
+            if *value > 0.0 {
+                run.push([self.x_of(number), late.place(*value)]);
+            } else {
+                self.canvas.path(&std::mem::take(&mut run), &format!("thin {}", self.colour));
+            }
+        }
+        Some(())
+    }
+
+    /// What leaves over each link, one upon the other: the lowest is the first link.
+    fn leaves(&mut self) {
+        let links: Vec<&Vec<f64>> = self.timeline.links_mbps.iter().take(LINKS_MAX).collect();
+        let value = |link: &[f64], step: usize| {
+            link.get(step).copied().filter(|mbps| mbps.is_finite() && *mbps > 0.0).unwrap_or(0.0)
+        };
+        let sum =
+            |upto: usize, step: usize| links.iter().take(upto).map(|link| value(link, step)).sum::<f64>();
+        let all = (0..self.steps).map(|step| sum(links.len(), step));
+        let Some(down) = Scale::from_zero(all, LEAVES[1], LEAVES[0]).filter(|_| !links.is_empty()) else {
+            return;
+        };
+        self.canvas.left_axis(&down, [LEFT, self.right], Unit::Mbps, 3);
+        let heading = "leaves by each link, the first one lowest";
+        self.canvas.text([LEFT, LEAVES[0] - 8.0], Anchor::Start, "name", heading);
+        for number in 0..links.len() {
+            let edge = |upto: usize| (0..self.steps).map(move |step| (step, upto));
+            let point = |(step, upto): (usize, usize)| [self.x_of(step), down.place(sum(upto, step))];
+            let upper: Vec<[f64; 2]> = edge(number + 1).map(point).collect();
+            let lower = edge(number).map(point).rev();
+            let area: Vec<[f64; 2]> = upper.iter().copied().chain(lower).collect();
+            self.canvas.area(&area, &format!("link{number} {}", self.colour));
+            self.canvas.path(&upper, &format!("thin {}", self.colour));
         }
     }
-    Some(canvas.finish())
 }
 
 const ROW: f64 = 36.0;

@@ -2,7 +2,7 @@
 
 use super::Source;
 use super::escape::{cut, escape, note};
-use super::page::{card, details, table, table_row};
+use super::page::{card, details, list, table, table_row};
 use super::palette::Look;
 use super::palette::Mark;
 use super::scale::Scale;
@@ -10,9 +10,13 @@ use super::svg::{Anchor, Canvas, WIDTH};
 use super::units::{Unit, count, digits};
 use crate::calibrate::{Calibration, StallHistogram};
 use crate::host::Host;
+use crate::report::document::Document;
+use crate::report::testbed;
 
 /// More pulses are a bar.
 const PULSES_MAX: usize = 2_000;
+/// Devices, delayed links and clocks that are told of.
+const LINES_MAX: usize = 24;
 
 /// A machine in a line.
 pub(super) fn summary(host: &Host) -> String {
@@ -43,6 +47,26 @@ pub(super) fn facts(host: &Host) -> String {
     let body: String =
         rows.iter().map(|(name, value)| table_row(&[(*name).to_owned(), note(value)])).collect();
     table(&["fact", "value"], &body)
+}
+
+/// What its documents were measured over, each thing once however many of them say it; nothing of none.
+pub(super) fn testbed(documents: &[&Document]) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for line in documents.iter().flat_map(|document| testbed::lines(document)) {
+        let line = note(&line);
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    let more = told.len().saturating_sub(LINES_MAX);
+    told.truncate(LINES_MAX);
+    if more > 0 {
+        told.push(format!("{more} more are in the documents."));
+    }
+    match told.is_empty() {
+        true => String::new(),
+        false => format!("<h3>What was measured over</h3>{}", list("testbed", &told)),
+    }
 }
 
 /// The pulse of a document's rows: a cache line between two cores, in the order of the rows. None without any.

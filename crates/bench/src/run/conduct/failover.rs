@@ -7,13 +7,15 @@ use super::Part;
 use crate::args::FailoverPlan;
 use crate::clock::machine_ns;
 use crate::control::{Event, Order, SideReport, Span};
-use crate::failover::{Cut, GET_OVER_NS, Judgement, Kind, Look, Place, Returned, Reuse};
+use crate::failover::{Cut, GET_OVER_NS, Judgement, Kind, Look, Place, Returned, Reuse, STEP_NS};
 use crate::netns::Testbed;
 use crate::run::pair::{DRAIN_MAX, OVERTIME_MAX, Pair, Sample, Which};
 use crate::stats::Prng;
 
 /// How often it is looked whether a link that came back is used again.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often it is looked what left over each link, whatever happens.
+const SCHEDULE_NS: u64 = STEP_NS;
 /// A link that flaps is down for so long, then up for as long: ten times a second.
 const FLAP_NS: u64 = 50_000_000;
 /// Longest time for what is missing after a link's return to come, or to be given up.
@@ -35,8 +37,9 @@ pub(in crate::run) fn failover(
     let mut nothing = |_: &SideReport| {};
     let mut pair = Pair::new(stop, &mut nothing);
     let mut cuts = Cuts { told, made: Vec::new() };
-    let error = run(&mut pair, receiver, sender, testbed, plan, &mut cuts);
-    Sample { cuts: cuts.made, error: error.err(), ..pair.sample() }
+    let mut looks = Vec::new();
+    let error = run(&mut pair, receiver, sender, testbed, plan, &mut cuts, &mut looks);
+    Sample { cuts: cuts.made, looks, error: error.err(), ..pair.sample() }
 }
 
 /// The cuts so far, and who hears of them.
@@ -74,16 +77,17 @@ fn run(
     testbed: &Testbed,
     plan: &FailoverPlan,
     cuts: &mut Cuts,
+    looks: &mut Vec<Look>,
 ) -> Result<(), String> {
     // A handle of its own: switching changes it, and it removes nothing when it is dropped.
     let testbed = Testbed::open(&testbed.spec().name).map_err(|error| error.to_string())?;
     let links = testbed.spec().links.len();
     let warmup = Duration::from_nanos(sender.1.warmup_ns);
-    let mut cutter = Cutter { testbed, plan, random: Prng::new(1), returned: None };
+    let mut cutter = Cutter { testbed, plan, random: Prng::new(1), returned: None, looks };
     cutter.testbed.prepare_faults().map_err(|error| error.to_string())?;
     pair.start(receiver, sender)?;
     pair.go()?;
-    pair.pass(warmup)?;
+    cutter.pass(&mut *pair, machine_ns() + warmup.as_nanos() as u64)?;
     for &kind in &plan.kinds {
         for number in 0..plan.cuts as usize {
             let quiet = cutter.quiet(pair)?;
@@ -119,6 +123,8 @@ struct Cutter<'a> {
     random: Prng,
     /// The link that was given back last.
     returned: Option<Returned>,
+    /// What had left over each link from time to time.
+    looks: &'a mut Vec<Look>,
 }
 
 /// The pause before a cut.
@@ -184,7 +190,8 @@ impl Cutter<'_> {
             let flaps = self.flap(pair, place, begun_ns, flapping_ns)?;
             return Ok(Away { gone_ns, flaps });
         }
-        pair.pass(Duration::from_nanos(self.about(self.plan.outage_ns)))?;
+        let until_ns = machine_ns() + self.about(self.plan.outage_ns);
+        self.pass(pair, until_ns)?;
         Ok(Away { gone_ns, flaps: 0 })
     }
 
@@ -203,6 +210,7 @@ impl Cutter<'_> {
             switched_ns = machine_ns();
             self.switch(place, true)?;
             flaps += 1;
+            self.look(pair)?;
         }
     }
 
@@ -226,7 +234,19 @@ impl Cutter<'_> {
             self.look(pair)?;
             pair.pass(LOOK_EVERY)?;
         }
-        pass_until(pair, until_ns)
+        self.pass(pair, until_ns)
+    }
+
+    /// Lets time pass, and looks now and then what leaves over each link.
+    fn pass(&mut self, pair: &mut Pair, until_ns: u64) -> Result<(), String> {
+        loop {
+            let next_ns = machine_ns() + SCHEDULE_NS;
+            if next_ns >= until_ns {
+                return pass_until(pair, until_ns);
+            }
+            self.look(pair)?;
+            pass_until(pair, next_ns)?;
+        }
     }
 
     /// What follows on the last cut: half a pause, which shows how its return went, and the other half for as long as its link is
@@ -249,6 +269,9 @@ impl Cutter<'_> {
             Event::Carried { at_ns, bytes } => {
                 let look = Look { at_ns, bytes };
                 self.returned.iter_mut().for_each(|returned| returned.take(&look));
+                if self.looks.last().is_none_or(|last| last.at_ns + SCHEDULE_NS / 2 <= at_ns) {
+                    self.looks.push(look.clone());
+                }
                 Ok(look)
             }
             other => Err(format!("sender: unexpected {other:?}")),
