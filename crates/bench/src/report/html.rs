@@ -388,6 +388,12 @@ fn warnings_of(source: &Source, is_one_of_several: bool) -> Vec<String> {
     if document.results.is_empty() {
         told.push("it has no results: nothing was measured".to_owned());
     }
+    if document.host.emulated {
+        told.push(
+            "its cores are emulated: times and rates are none of a real machine, only ratios of one run say something"
+                .to_owned(),
+        );
+    }
     if !document.host.optimized {
         told.push(
             "the program was built without optimisation: what runs inside it (polyrail) is slower than it is"

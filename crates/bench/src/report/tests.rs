@@ -5,7 +5,7 @@ use crate::args::tests::parse;
 use crate::calibrate::tests::pulses_for_tests;
 use crate::check::CheckCounts;
 use crate::control::SideReport;
-use crate::failover::{Cut, Goodput, Judgement, Kind, Place, Reuse, Timeline};
+use crate::failover::{Cut, Goodput, Judgement, Kind, Look, Place, Reuse, Timeline};
 use crate::host::Device;
 use crate::memory::MemoryUse;
 use crate::netns::Direction;

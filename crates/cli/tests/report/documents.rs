@@ -221,6 +221,7 @@ pub fn planned() -> Value {
     };
     let mut document = usual();
     document["title"] = "Two questions".into();
+    document["host"]["emulated"] = true.into();
     document["findings"] = json!([
         finding(
             "first",
