@@ -1,10 +1,11 @@
-//! A third look, where the second one leaves open whether the choice is the best: what is chosen and what has the best median,
-//! in turns, for longer.
+//! A third look, where the second one leaves open whether the choice is the best, or another look says otherwise: what is chosen and
+//! what may be better, in turns, for longer.
 
-use super::choice::Choice;
-use super::question::{Group, Question, groups};
+use super::choice::{Better, Choice};
+use super::question::{Group, Question, figure, groups};
 use crate::args::BenchArgs;
-use crate::report::Measured;
+use crate::report::{Measured, MeasuredRow};
+use crate::stats::median;
 
 /// A choice that may be worse than the best by more than this is looked at once more.
 const OPEN: f64 = 1.05;
@@ -19,19 +20,40 @@ fn may_be_worse_by(choice: &Choice) -> f64 {
     best.filter(|_| choice.best != choice.choice).map_or(1.0, |best| 1.0 / best.worse_by.low)
 }
 
+/// What was better than the choice by more than [`OPEN`] in any of the looks, and by how much at most: one look may have been disturbed
+/// that the other was not, and the medians of the later one alone would decide.
+fn once_better(group: &Group, choice: &str) -> Option<(String, f64)> {
+    let middle = |row: &MeasuredRow| {
+        let (_, better, values) = figure(row)?;
+        let middle =
+            median(&values.iter().flatten().copied().collect::<Vec<_>>()).filter(|middle| *middle > 0.0)?;
+        Some(if better == Better::Higher { 1.0 / middle } else { middle })
+    };
+    let of_choice = group.rows.iter().filter(|(_, row)| row.protocol == choice);
+    let all = of_choice.flat_map(|(document, chosen)| {
+        let rivals = group.rows.iter().filter(move |(other, row)| other == document && row.reliable);
+        rivals.filter_map(move |(_, row)| Some((row.protocol.clone(), middle(chosen)? / middle(row)?)))
+    });
+    all.filter(|(_, by)| *by > OPEN).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// The most open choice that was not looked at for longer yet, as what is to be measured; `orders` are those that gave the documents.
 pub(super) fn most_open(documents: &[Measured], orders: &[BenchArgs]) -> Option<BenchArgs> {
     let all = Question::ALL.into_iter().flat_map(|question| groups(question, documents));
     let open = all.filter_map(|group| Some((group.finding()?.choice, group)));
     let open = open.filter_map(|(choice, group)| {
-        let order = longer(&group, &choice, orders)?;
-        Some((may_be_worse_by(&choice), order))
+        let once = match group.question {
+            Question::Protocol => once_better(&group, &choice.choice),
+            _ => None,
+        };
+        let by = once.iter().map(|(_, by)| *by).fold(may_be_worse_by(&choice), f64::max);
+        Some((by, longer(&group, &choice, once.map(|(name, _)| name), orders)?))
     });
     open.filter(|(by, _)| *by > OPEN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, order)| order)
 }
 
-/// What decides between the choice and the best; none where that was measured.
-fn longer(group: &Group, choice: &Choice, orders: &[BenchArgs]) -> Option<BenchArgs> {
+/// What decides between the choice, the best and what was better `once`; none where that was measured.
+fn longer(group: &Group, choice: &Choice, once: Option<String>, orders: &[BenchArgs]) -> Option<BenchArgs> {
     let (document, row) = group.rows.last()?;
     let order = orders.get(*document)?;
     let was_longer =
@@ -41,7 +63,15 @@ fn longer(group: &Group, choice: &Choice, orders: &[BenchArgs]) -> Option<BenchA
         return None;
     }
     let protocol = match group.question {
-        Question::Protocol => vec![choice.choice.clone(), choice.best.clone()],
+        Question::Protocol => {
+            let mut names = vec![choice.choice.clone()];
+            for name in [choice.best.clone()].into_iter().chain(once) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            names
+        }
         _ => order.protocol.clone(),
     };
     Some(BenchArgs {
@@ -136,6 +166,28 @@ mod tests {
         documents.push(document(vec![row("polyrail", 64, &OTHER[..3])]));
         orders.push(order(&["polyrail"], 3));
         assert!(most_open(&documents, &orders).is_none());
+    }
+
+    #[test]
+    fn what_was_better_at_one_look_takes_part_though_it_was_worse_at_the_next() {
+        let [quick, slow] = [[10.0; 4], [20.0; 4]].map(|us| us.to_vec());
+        let looks = [
+            document(vec![
+                row("tcp-nodelay", 64, &[11.0; 4]),
+                row("polyrail", 64, &quick),
+                row("zmq", 64, &slow),
+            ]),
+            document(vec![row("tcp-nodelay", 64, &[11.0; 6]), row("polyrail", 64, &[14.0; 6])]),
+        ];
+        let orders = [order(&["tcp-nodelay", "polyrail", "zmq"], 4), order(&["tcp-nodelay", "polyrail"], 6)];
+        let next = most_open(&looks, &orders).expect("the looks contradict each other");
+        assert_eq!(next.protocol, ["tcp-nodelay", "polyrail"]);
+        // Less than what matters is no contradiction.
+        let alike = [
+            document(vec![row("tcp-nodelay", 64, &[10.4; 4]), row("polyrail", 64, &quick)]),
+            document(vec![row("tcp-nodelay", 64, &[11.0; 6]), row("polyrail", 64, &[14.0; 6])]),
+        ];
+        assert!(most_open(&alike, &orders).is_none());
     }
 
     #[test]

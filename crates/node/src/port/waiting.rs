@@ -13,6 +13,8 @@ use std::time::Duration;
 /// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
 const TICK: Duration = Duration::from_millis(20);
 const MANUAL_TICK: Duration = Duration::from_millis(2);
+/// A guest looks only whether its node is there still: the longer nothing comes, the more rarely, so many ticks apart at most.
+const TICKS_MAX: u32 = 32;
 /// Looks of who spins for what comes by shared memory alone, between two at the clock.
 const LOOKS: u32 = 16;
 
@@ -62,7 +64,12 @@ impl Port {
             Wait::Adaptive => {
                 let most_ns = self.shared.config.adaptive_spin.as_nanos() as u64;
                 if self.tie.is_none() {
-                    return self.wait_spinning(began_ns + most_ns, (began_ns, until), done).0;
+                    let spin_ns = self.trial.borrow_mut().begin(most_ns);
+                    let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, (began_ns, until), done);
+                    if slept || self.trial.borrow().is_open() {
+                        self.trial.borrow_mut().note(now_ns() - began_ns, most_ns);
+                    }
+                    return is_done;
                 }
                 self.note_awake();
                 let spin_ns = self.patience.borrow_mut().begin(woken_by_this_thread(), most_ns);
@@ -83,7 +90,7 @@ impl Port {
         (mut now, (until_ns, is_vain)): (u64, Until),
         mut done: impl FnMut(&Port) -> bool,
     ) -> (bool, bool) {
-        let (mut first, mut slept) = (true, false);
+        let (mut first, mut slept, mut ticks) = (true, false, 1);
         let mut spin = Spin::default();
         loop {
             if done(self) {
@@ -109,7 +116,7 @@ impl Port {
                 self.turn(now, Budget::BRIEF);
             } else {
                 slept = true;
-                if self.sleep((now, until_ns), &mut done) {
+                if self.sleep((now, until_ns), &mut ticks, &mut done) {
                     return (true, slept);
                 }
             }
@@ -149,8 +156,14 @@ impl Port {
         })
     }
 
-    /// Sleeps until something happens; whether `done` was asked and said yes.
-    fn sleep(&self, (now, until_ns): (u64, Option<u64>), done: &mut impl FnMut(&Port) -> bool) -> bool {
+    /// Sleeps until something happens, or for so many ticks, which become more if nothing does; whether `done` was asked and said
+    /// yes.
+    fn sleep(
+        &self,
+        (now, until_ns): (u64, Option<u64>),
+        ticks: &mut u32,
+        done: &mut impl FnMut(&Port) -> bool,
+    ) -> bool {
         self.note_sleepy();
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
@@ -172,11 +185,17 @@ impl Port {
             self.turn(0, Budget::BRIEF);
         }
         // The poller may leave its seat without ringing, and not every node has a helper that takes it.
-        let tick = if self.shared.config.progress == Progress::Manual { MANUAL_TICK } else { TICK };
+        let tick = match (&self.tie, self.shared.config.progress) {
+            (Some(tie), _) if !tie.has_ended() => TICK * *ticks,
+            (Some(_), _) => TICK,
+            (None, Progress::Manual) => MANUAL_TICK,
+            (None, _) => TICK,
+        };
         let left = until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now)).min(tick));
         let rang = self.client.borrow().pair.client_bell.wait(Some(left));
         if !rang {
             self.look_around();
+            *ticks = (*ticks * 2).min(TICKS_MAX);
         }
         false
     }
