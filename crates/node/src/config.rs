@@ -55,9 +55,8 @@ pub enum Wait {
     Spin,
     /// Polls for [`Config::adaptive_spin`], then sleeps. A port of a program that is attached to a node sleeps at once after some waits
     /// that took longer than that, until waits are short again; if it has to wake whom it waits for, it polls for up to 20 times as long
-    /// now and then (one wait of 16 at most), for both may sleep only because the other does. A port of a node in its own process polls
-    /// as long as is allowed each time, and as seldom for as long as it has slept, if that is up to 20 times what is allowed. A node that
-    /// programs are attached to polls for them as long behind the last that it did.
+    /// now and then (one wait of 16 at most), for both may sleep only because the other does. A node that programs
+    /// are attached to polls for them as long behind the last that it did.
     #[default]
     Adaptive,
     /// Sleeps at once.

@@ -9,7 +9,6 @@ mod passing;
 mod patience;
 mod receive;
 mod spin;
-mod trial;
 mod trunk;
 mod waiting;
 
@@ -37,7 +36,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use trial::Trial;
 
 /// One port of a node: one thread at a time owns it (`Send`, not `Sync`).
 ///
@@ -73,7 +71,6 @@ pub struct Port {
     /// What is sent waits for more to be handed in.
     held: Cell<bool>,
     patience: RefCell<Patience>,
-    trial: RefCell<Trial>,
     /// What joins it to an engine in another process.
     tie: Option<Tie>,
 }
@@ -103,7 +100,6 @@ impl Port {
             landing: OnceCell::new(),
             held: Cell::new(false),
             patience: RefCell::default(),
-            trial: RefCell::default(),
             tie,
         };
         port.note_awake();

@@ -64,12 +64,7 @@ impl Port {
             Wait::Adaptive => {
                 let most_ns = self.shared.config.adaptive_spin.as_nanos() as u64;
                 if self.tie.is_none() {
-                    let spin_ns = self.trial.borrow_mut().begin(most_ns);
-                    let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, (began_ns, until), done);
-                    if slept || self.trial.borrow().is_open() {
-                        self.trial.borrow_mut().note(now_ns() - began_ns, most_ns);
-                    }
-                    return is_done;
+                    return self.wait_spinning(began_ns + most_ns, (began_ns, until), done).0;
                 }
                 self.note_awake();
                 let spin_ns = self.patience.borrow_mut().begin(woken_by_this_thread(), most_ns);
