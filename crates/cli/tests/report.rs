@@ -107,6 +107,7 @@ fn what_was_published_stands_first_with_its_verdicts() {
         "0.70 does not hold",
         "1.000 not decided",
         "size 512: not seen here, 1.000 (95 %: 0.900 to 1.20, 6 rounds), the interval reaches over 1",
+        "Has to be above 1. Ring: published. a paper",
         "what second says",
         "not seen here, published 1.25, this kernel has no TIPC",
         "Findings",
@@ -200,6 +201,10 @@ fn what_was_measured_over_is_told_on_the_page_each_thing_once() {
     let (a, b) = (folder.write("a.json", &usual()), folder.write("b.json", &usual()));
     let output = report(&[&a, &b, "--output", "-"]);
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        page.contains("class=\"link0 ") && page.contains("class=\"link1 "),
+        "what left over each link is drawn"
+    );
     for line in [
         "l0, l1: qdisc tbf rate 1Gbit burst 128Kb lat 5ms; on: gso; off: tso<",
         "l1: delayed by 2 ms each way by a relay: 64 bytes take 4.250 ms there and back, and it carries 700.0 Mbit/s: less than",

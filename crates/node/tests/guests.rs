@@ -154,6 +154,26 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// How often this thread has given its core away to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_program_to_which_nothing_comes_seldom_wakes() {
+    let door = Door::new("calm");
+    let _node = embed(&door.0);
+    let guest = Node::attach(&door.0).unwrap();
+    let port = guest.port().unwrap();
+    port.set_wait(Wait::Block);
+    let before = sleeps();
+    assert!(port.recv_timeout(Duration::from_secs(2)).unwrap().is_none());
+    let woken = sleeps() - before;
+    assert!((1..30).contains(&woken), "{woken} times in 2 s");
+}
+
 #[test]
 fn a_killed_program_leaves_no_name_and_what_it_did_not_read_comes_back() {
     let door = Door::new("killed");

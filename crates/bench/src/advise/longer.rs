@@ -64,12 +64,9 @@ fn longer(group: &Group, choice: &Choice, once: Option<String>, orders: &[BenchA
     }
     let protocol = match group.question {
         Question::Protocol => {
-            let mut names = vec![choice.choice.clone()];
-            for name in [choice.best.clone()].into_iter().chain(once) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
+            let mut names = vec![choice.choice.clone(), choice.best.clone()];
+            names.extend(once);
+            names.dedup();
             names
         }
         _ => order.protocol.clone(),

@@ -16,6 +16,7 @@ mod numbers;
 mod page;
 mod palette;
 mod published;
+mod ratios;
 mod scale;
 mod svg;
 pub(super) mod units;

@@ -5,9 +5,7 @@ use super::Source;
 use super::escape::{cut, escape, note};
 use super::page::{card, list};
 use super::palette::{Look, Mark};
-use super::scale::Scale;
-use super::svg::{Anchor, Canvas, WIDTH};
-use super::units::Unit;
+use super::ratios;
 use super::versus::times;
 use crate::plans::{FindingRow, Verdict};
 use crate::report::findings::{counts, place};
@@ -17,12 +15,6 @@ use crate::stats::Ratio;
 const CARDS_MAX: usize = 60;
 const LINES_MAX: usize = 24;
 const LABEL_CHARS_MAX: usize = 26;
-
-const ROW: f64 = 34.0;
-const LEFT: f64 = 8.0;
-const RIGHT: f64 = WIDTH - 8.0;
-const TOP: f64 = 4.0;
-const BELOW: f64 = 26.0;
 
 const MEASURED: Look = Look { colour: 0, mark: Mark::Circle, is_limit: false };
 const PUBLISHED: Look = Look { colour: 0, mark: Mark::Ring, is_limit: true };
@@ -70,7 +62,9 @@ fn distinct(rows: &[FindingRow]) -> Vec<&str> {
 }
 
 fn finding(name: &str, all: &[FindingRow]) -> String {
-    let rows: Vec<&FindingRow> = all.iter().filter(|row| row.name == name).take(LINES_MAX).collect();
+    let rows: Vec<&FindingRow> = all.iter().filter(|row| row.name == name).collect();
+    let left_out = rows.len().saturating_sub(LINES_MAX);
+    let rows = &rows[..rows.len() - left_out];
     let Some(first) = rows.first() else { return String::new() };
     let (seen, unseen): (Vec<&FindingRow>, Vec<&FindingRow>) =
         rows.iter().partition(|row| row.measured.is_some());
@@ -82,6 +76,9 @@ fn finding(name: &str, all: &[FindingRow]) -> String {
         if !why.contains(&text) {
             why.push(text);
         }
+    }
+    if left_out > 0 {
+        why.push(format!("{left_out} more are in the document."));
     }
     let claim = first.claim.as_deref().map_or(String::new(), |claim| format!("Has to be {}. ", note(claim)));
     let rings = match seen.iter().any(|row| row.published.is_some()) {
@@ -110,35 +107,23 @@ fn told(row: &FindingRow) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The intervals beside each other; none where nothing was measured.
+/// The intervals below each other; none where nothing was measured.
 fn draw(rows: &[&FindingRow], says: &str) -> Option<String> {
-    let lines: Vec<(&FindingRow, &Ratio)> =
-        rows.iter().filter_map(|row| Some((*row, row.measured.as_ref()?))).collect();
-    let ends = lines.iter().flat_map(|(row, ratio)| {
-        [Some(ratio.low), Some(ratio.median), Some(ratio.high), row.published].into_iter().flatten()
-    });
-    let scale = Scale::log(ends.chain((!lines.is_empty()).then_some(1.0)), LEFT + 8.0, RIGHT - 8.0)?;
-    let bottom = TOP + ROW * lines.len() as f64 + 4.0;
-    let mut canvas = Canvas::new(WIDTH, bottom + BELOW, &cut(says, 300));
-    canvas.lower_axis(&scale, [TOP + 14.0, bottom], Unit::Plain, &scale.ticks(6));
-    canvas.line([scale.place(1.0), TOP + 14.0], [scale.place(1.0), bottom], "one");
-    for (number, (row, ratio)) in lines.iter().enumerate() {
-        line(&mut canvas, row, ratio, &scale, TOP + ROW * number as f64 + 25.0);
-    }
-    Some(canvas.finish())
+    let lines: Vec<ratios::Line> = rows.iter().filter_map(|row| line(row)).collect();
+    ratios::draw(&cut(says, 300), &lines, false)
 }
 
-fn line(canvas: &mut Canvas, row: &FindingRow, ratio: &Ratio, scale: &Scale, y: f64) {
-    let (label, verdict) = (cut(&place(row), LABEL_CHARS_MAX), word(row.verdict));
-    canvas.line([LEFT, y], [RIGHT, y], "track");
-    canvas.text([LEFT, y - 9.0], Anchor::Start, "name", &label);
-    canvas.text([RIGHT, y - 9.0], Anchor::End, "number", &format!("{} {verdict}", times(ratio.median)));
-    let [low, high] = [ratio.low, ratio.high].map(|ratio| [scale.place(ratio), y]);
-    canvas.line(low, high, &format!("whisker {}", MEASURED.class()));
-    if let Some(number) = row.published {
-        canvas.mark([scale.place(number), y], PUBLISHED, &format!("published: {}", times(number)));
-    }
-    canvas.mark([scale.place(ratio.median), y], MEASURED, &told(row));
+fn line(row: &FindingRow) -> Option<ratios::Line<'_>> {
+    let ratio = row.measured.as_ref()?;
+    let published = |number| (number, PUBLISHED, format!("published: {}", times(number)));
+    Some(ratios::Line {
+        label: cut(&place(row), LABEL_CHARS_MAX),
+        number: format!("{} {}", times(ratio.median), word(row.verdict)),
+        ratio,
+        look: MEASURED,
+        told: told(row),
+        beside: row.published.map(published),
+    })
 }
 
 /// A verdict where there is little room.

@@ -14,8 +14,6 @@ use crate::stats::Prng;
 
 /// How often it is looked whether a link that came back is used again.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often it is looked what left over each link, whatever happens.
-const SCHEDULE_NS: u64 = STEP_NS;
 /// A link that flaps is down for so long, then up for as long: ten times a second.
 const FLAP_NS: u64 = 50_000_000;
 /// Longest time for what is missing after a link's return to come, or to be given up.
@@ -87,7 +85,7 @@ fn run(
     cutter.testbed.prepare_faults().map_err(|error| error.to_string())?;
     pair.start(receiver, sender)?;
     pair.go()?;
-    cutter.pass(&mut *pair, machine_ns() + warmup.as_nanos() as u64)?;
+    cutter.pass(pair, machine_ns() + warmup.as_nanos() as u64)?;
     for &kind in &plan.kinds {
         for number in 0..plan.cuts as usize {
             let quiet = cutter.quiet(pair)?;
@@ -237,10 +235,10 @@ impl Cutter<'_> {
         self.pass(pair, until_ns)
     }
 
-    /// Lets time pass, and looks now and then what leaves over each link.
+    /// Lets time pass, and looks once for each step of the timeline what left over each link.
     fn pass(&mut self, pair: &mut Pair, until_ns: u64) -> Result<(), String> {
         loop {
-            let next_ns = machine_ns() + SCHEDULE_NS;
+            let next_ns = machine_ns() + STEP_NS;
             if next_ns >= until_ns {
                 return pass_until(pair, until_ns);
             }
@@ -269,7 +267,7 @@ impl Cutter<'_> {
             Event::Carried { at_ns, bytes } => {
                 let look = Look { at_ns, bytes };
                 self.returned.iter_mut().for_each(|returned| returned.take(&look));
-                if self.looks.last().is_none_or(|last| last.at_ns + SCHEDULE_NS / 2 <= at_ns) {
+                if self.looks.last().is_none_or(|last| last.at_ns + STEP_NS / 2 <= at_ns) {
                     self.looks.push(look.clone());
                 }
                 Ok(look)
