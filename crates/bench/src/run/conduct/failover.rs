@@ -242,8 +242,9 @@ impl Cutter<'_> {
             if next_ns >= until_ns {
                 return pass_until(pair, until_ns);
             }
-            self.look(pair)?;
+            // The first look comes late: right behind a cut, and until its gap is over, nobody else is to want the sender's core.
             pass_until(pair, next_ns)?;
+            self.look(pair)?;
         }
     }
 
