@@ -59,6 +59,7 @@ field("bool", "flags.full_check", "Check covers payloads", 8, nil, 0x04)
 field("bool", "flags.ack_eliciting", "To be acknowledged", 8, nil, 0x08)
 field("bool", "flags.ack_now", "... at once", 8, nil, 0x10)
 field("bool", "flags.train_last", "Last of a train", 8, nil, 0x20)
+field("bool", "flags.ack_soon", "To be acknowledged soon", 8, nil, 0x40)
 field("uint16", "link", "Link")
 field("uint32", "session", "Session of the receiver", base.DEC)
 field("uint64", "number", "Number", base.DEC)
@@ -845,13 +846,13 @@ local function dissect_header(tvb, tree, whole)
     if whole < HEADER_BYTES then return nil, "truncated at " .. whole end
     if not TYPES[kind] then return nil, "packet type " .. kind .. " at 0" end
     local flags = tree:add(F.flags, tvb(1, 1))
-    for _, name in ipairs({ "key_phase", "sealed", "full_check", "ack_eliciting", "ack_now", "train_last" }) do
+    for _, name in ipairs({ "key_phase", "sealed", "full_check", "ack_eliciting", "ack_now", "train_last", "ack_soon" }) do
         flags:add(F["flags." .. name], tvb(1, 1))
     end
     local c = cursor(tvb, tree, 2, HEADER_BYTES)
     c:layout({ "link", 2, "session", 4, "number", 8, "stamp", 4, "check", 4 })
     local is_data = kind == 0
-    if tvb(1, 1):bitfield(0, 2) ~= 0 or (not is_data and tvb(1, 3):uint() ~= 0) then return kind, "reserved byte at 1" end
+    if tvb(1, 1):bitfield(0, 1) ~= 0 or (not is_data and tvb(1, 3):uint() ~= 0) then return kind, "reserved byte at 1" end
     if tvb(8, 8):le_uint64():tonumber() > NUMBER_MAX then return kind, "value at 8" end
     return kind, nil
 end

@@ -121,7 +121,9 @@ fn headers_and_packets_outside_of_a_session_are_decoded() {
         .into_iter()
         .map(|(kind, packet)| Case { values: expected::of_outside(kind, &packet), packet })
         .collect();
-    for flags in [FLAG_ACK_ELICITING | FLAG_TRAIN_LAST, FLAG_FULL_CHECK | FLAG_ACK_NOW | FLAG_KEY_PHASE] {
+    for flags in
+        [FLAG_ACK_ELICITING | FLAG_TRAIN_LAST, FLAG_FULL_CHECK | FLAG_ACK_NOW | FLAG_KEY_PHASE, FLAG_ACK_SOON]
+    {
         let packet = samples::packet(flags, &[Frame::Message(samples::message(), b"hi")]);
         cases.push(Case { values: expected::of_header(&packet), packet });
     }

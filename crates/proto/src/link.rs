@@ -130,7 +130,7 @@ pub struct Link {
     carrier_at: Option<Instant>,
     /// Nothing leaves before this moment.
     hushed_until: Instant,
-    /// Bytes sent since the peer was last asked to acknowledge at once.
+    /// Bytes sent since the peer was last asked to acknowledge at once, of those that it has not acknowledged.
     pub(crate) unasked_bytes: u64,
     created_at: Instant,
     /// Bytes of packets that the peer has acknowledged, headers included.
@@ -342,6 +342,7 @@ impl Link {
 
     /// Takes in an acknowledgement of new packets.
     pub(crate) fn on_ack(&mut self, now: Instant, sample: &AckSample) {
+        self.unasked_bytes = self.unasked_bytes.min(self.sent.inflight_bytes());
         self.delivered_bytes += sample.acked_bytes;
         self.arrived_at = self.arrived_at.max(sample.heard_at - Duration(sample.rtt_min.0 / 2));
         let full = self.window.on_ack(now, sample);

@@ -436,6 +436,15 @@ impl Node {
         }
     }
 
+    /// The driver is about to sleep: acknowledgements that wait for what leaves soon would wake it
+    /// ([`ACK_SOON`](crate::link::recv::ACK_SOON)), so they leave by themselves.
+    pub fn handle_idle(&mut self) {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.session.as_mut())
+            .for_each(|session| session.handle_idle());
+    }
+
     /// Deadlines that have come. Only after every source of datagrams was seen empty.
     pub fn handle_timeout(&mut self, now: Instant, store: &mut dyn Store) {
         for slot in 0..self.slots.len() {

@@ -38,8 +38,8 @@ pub use handshake::{
     FEATURE_NAMES, FEATURES, Hello, Reset, Versions,
 };
 pub use header::{
-    CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,
-    FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
+    CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_FULL_CHECK, FLAG_KEY_PHASE,
+    FLAG_SEALED, FLAG_TRAIN_LAST, Header, PACKET_NUMBER_MAX, PacketType, peek_type, peek_version,
 };
 pub use message::DATA_HEADER_BYTES_MAX;
 pub(crate) use parts::{Parts, parts};

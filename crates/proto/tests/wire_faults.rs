@@ -140,7 +140,7 @@ fn table() -> Vec<(&'static str, Vec<u8>, Fault, u16)> {
         ("29 records", bindings(29), Count, 26),
         ("17 bearers", init_with_17_bearers(), Count, 504),
         ("two names", { let mut p = init(); let name = p[104..120].to_vec(); p.extend(name); finish(&mut p).unwrap(); p }, Count, 168),
-        ("header flag 6", raw(single(0), 1, 0x40), Reserved, 1),
+        ("header flag 7", raw(single(0), 1, 0x80), Reserved, 1),
         ("flag outside of a session", raw(init(), 1, 1), Reserved, 1),
         ("link outside of a session", raw(init(), 2, 1), Reserved, 2),
         ("joinable before its time", with(single(0), 25, &[0x42]), Reserved, 25),

@@ -7,6 +7,7 @@ use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Notice, SendOutcome, Transmit};
 use polyrail_proto::Event;
 use polyrail_proto::id::{ConnectionId, PortId};
+use polyrail_proto::link::recv::ACK_SOON;
 use polyrail_proto::node::{Datagrams, Source};
 use polyrail_proto::session::Outcome;
 use polyrail_proto::time::{Duration, Instant};
@@ -43,6 +44,9 @@ impl Engine {
         }
         let before = work.done;
         self.receive(now, budget, due, &mut work);
+        if budget.look == Look::Inside && self.next_at.since(now) <= ACK_SOON {
+            self.node.handle_idle();
+        }
         let pressing = work.done > before || due || budget.thorough || self.unfinished;
         if pressing {
             // A timer fires only when nothing that could speak against it is waiting to be read.

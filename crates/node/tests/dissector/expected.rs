@@ -285,6 +285,7 @@ pub fn of_header(packet: &[u8]) -> Values {
         ("flags.ack_eliciting", flag(FLAG_ACK_ELICITING)),
         ("flags.ack_now", flag(FLAG_ACK_NOW)),
         ("flags.train_last", flag(FLAG_TRAIN_LAST)),
+        ("flags.ack_soon", flag(FLAG_ACK_SOON)),
         ("link", u64::from(header.link.0)),
         ("session", u64::from(header.to.0)),
         ("number", header.number),

@@ -6,8 +6,9 @@
 
 use crate::id::LinkId;
 use crate::time::{Duration, Instant};
-use crate::wire::Ack;
 use crate::wire::frame::ACK_RANGES_MAX;
+use crate::wire::header::{FLAG_ACK_NOW, FLAG_ACK_SOON};
+use crate::wire::{Ack, Header};
 use arrayvec::ArrayVec;
 use smallvec::smallvec;
 
@@ -26,6 +27,8 @@ const ACK_BYTES_MIN: u64 = 32 * 1024;
 const ACK_BYTES_MAX: u64 = 1024 * 1024;
 /// Span of bytes that one acknowledgement should cover, and over which the rate is measured.
 const ACK_SPAN: Duration = Duration::ms(1);
+/// How long an answer may take that brings along the acknowledgement of what it answers.
+pub const ACK_SOON: Duration = Duration::us(50);
 const ACK_DELAY_MIN: Duration = Duration::us(100);
 const ACK_DELAY_MAX: Duration = Duration::ms(1);
 /// Half of the span in which the smallest one-way delay is remembered. Clocks drift by some 100 ppm, so a longer
@@ -43,6 +46,30 @@ pub enum Seen {
     TooOld,
 }
 
+/// How soon the sender of a packet wants it to be acknowledged (protocol.md §2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Some time.
+    Later,
+    /// With what leaves next, within [`ACK_SOON`].
+    Soon,
+    /// In the batch in which it comes.
+    Now,
+}
+
+impl Wish {
+    /// What a header's flags say.
+    pub fn of(header: &Header) -> Wish {
+        if header.has(FLAG_ACK_NOW) {
+            Wish::Now
+        } else if header.has(FLAG_ACK_SOON) {
+            Wish::Soon
+        } else {
+            Wish::Later
+        }
+    }
+}
+
 /// What is told of a packet that arrived, or of several alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
@@ -52,8 +79,8 @@ pub struct Arrival {
     pub stamp: u32,
     /// Its header's flag.
     pub eliciting: bool,
-    /// Its header's flag.
-    pub ack_now: bool,
+    /// How soon the acknowledgement is wanted, by its header's flags.
+    pub wish: Wish,
     /// The network's congestion mark.
     pub ce: bool,
 }
@@ -90,10 +117,16 @@ struct Due {
     /// Arrival of the first eliciting packet since the last acknowledgement.
     eliciting_since: Instant,
     at_once: bool,
+    soon: bool,
 }
 
-const NOTHING_DUE: Due =
-    Due { lowest_untold: u64::MAX, eliciting_bytes: 0, eliciting_since: Instant::NEVER, at_once: false };
+const NOTHING_DUE: Due = Due {
+    lowest_untold: u64::MAX,
+    eliciting_bytes: 0,
+    eliciting_since: Instant::NEVER,
+    at_once: false,
+    soon: false,
+};
 
 impl Default for Received {
     fn default() -> Self {
@@ -141,7 +174,7 @@ impl Received {
     }
 
     /// Enters a new packet of `packet_bytes` after every frame of it was processed. `stamp` is its header's,
-    /// `eliciting` and `ack_now` are its header's flags, `ce` the network's congestion mark. Numbers that
+    /// `eliciting` and `wish` are by its header's flags, `ce` the network's congestion mark. Numbers that
     /// [`Received::seen`] does not call new are ignored.
     #[allow(clippy::too_many_arguments)]
     pub fn record(
@@ -151,7 +184,7 @@ impl Received {
         packet_bytes: u32,
         stamp: u32,
         eliciting: bool,
-        ack_now: bool,
+        wish: Wish,
         ce: bool,
     ) {
         if self.seen(number) != Seen::New {
@@ -159,8 +192,8 @@ impl Received {
         }
         let in_order = self.largest().map_or(number == 0, |l| number == l + 1);
         self.enter(now, number, stamp);
-        let ack_now = ack_now || !in_order;
-        self.count(now, (number, 1), &Arrival { packet_bytes, stamp, eliciting, ack_now, ce });
+        let wish = if in_order { wish } else { Wish::Now };
+        self.count(now, (number, 1), &Arrival { packet_bytes, stamp, eliciting, wish, ce });
     }
 
     /// Enters `packets` alike ones with the numbers that follow the highest received: at least one, at most a window of them.
@@ -193,7 +226,8 @@ impl Received {
         if each.eliciting {
             self.due.eliciting_bytes += bytes;
             self.due.eliciting_since = self.due.eliciting_since.min(now);
-            self.due.at_once |= each.ack_now || ce_changed || eager;
+            self.due.at_once |= each.wish == Wish::Now || ce_changed || eager;
+            self.due.soon |= each.wish == Wish::Soon;
         }
     }
 
@@ -212,6 +246,13 @@ impl Received {
             self.mean_call_bytes =
                 if self.mean_call_bytes == 0 { mean } else { (7 * self.mean_call_bytes + mean) / 8 };
         }
+    }
+
+    /// Nothing leaves soon: an acknowledgement that waited for that is due now; whether there was one.
+    pub fn hasten(&mut self) -> bool {
+        let hastens = self.due.soon && !self.due.at_once;
+        self.due.at_once |= hastens;
+        hastens
     }
 
     /// Longest wait of an acknowledgement: 100 us if the driver polls, 1 ms if it had to be woken only for that.
@@ -234,6 +275,8 @@ impl Received {
     pub fn deadline(&self) -> Instant {
         if self.due.at_once || self.due.eliciting_bytes >= self.ack_bytes() {
             self.due.eliciting_since
+        } else if self.due.soon {
+            self.due.eliciting_since + ACK_SOON
         } else {
             self.due.eliciting_since + self.max_ack_delay
         }

@@ -3,10 +3,10 @@
 use super::{Cx, Notice, Session};
 use crate::error::Violation;
 use crate::id::BearerId;
-use crate::link::recv::{Arrival, Seen};
+use crate::link::recv::{Arrival, Seen, Wish};
 use crate::time::Instant;
 use crate::transfer::PIECE_HEAD_BYTES;
-use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW};
+use crate::wire::header::FLAG_ACK_ELICITING;
 use crate::wire::{self, Frame, Frames, Header};
 
 /// Whether a frame was taken. A packet is acknowledged only if all of its frames were (protocol.md §5.4).
@@ -66,14 +66,14 @@ impl Session {
         link.stats.packets_received += 1;
         link.stats.bytes_received += packet.len() as u64;
         if all {
-            let (eliciting, at_once) = (header.has(FLAG_ACK_ELICITING), header.has(FLAG_ACK_NOW));
+            let eliciting = header.has(FLAG_ACK_ELICITING);
             link.received.record(
                 cx.now,
                 header.number,
                 packet.len() as u32,
                 header.stamp,
                 eliciting,
-                at_once,
+                Wish::of(header),
                 ce,
             );
         }
@@ -143,7 +143,7 @@ impl Session {
             packet_bytes: packet_bytes as u32,
             stamp: first.stamp,
             eliciting: first.has(FLAG_ACK_ELICITING),
-            ack_now: first.has(FLAG_ACK_NOW),
+            wish: Wish::of(first),
             ce,
         };
         link.received.record_next(cx.now, count as u64, &arrival);

@@ -114,6 +114,15 @@ impl Session {
         !self.links.iter().enumerate().any(|(other, link)| other != index && link.usable())
     }
 
+    /// The driver is about to sleep (see [`crate::Node::handle_idle`]).
+    pub(crate) fn handle_idle(&mut self) {
+        for link in &mut self.links {
+            if link.received.hasten() {
+                self.quiet.stir();
+            }
+        }
+    }
+
     /// The driver was away for `stall`: deadlines by time are that much later, for we may accuse nobody.
     pub(crate) fn handle_stall(&mut self, stall: Duration) {
         // Nothing comes any earlier by it, so that what is known of this session holds.

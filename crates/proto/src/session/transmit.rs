@@ -8,11 +8,12 @@ use super::{Cx, Session, choice};
 use crate::flow::Class;
 use crate::id::{BearerId, LinkId};
 use crate::limits;
+use crate::link::recv::Wish;
 use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
 use crate::time::{Duration, Instant};
 use crate::train::{Train, TrainId};
-use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_TRAIN_LAST};
 use crate::wire::{Header, PacketType, Probe, ProbeKind};
 
 /// What became of a train.
@@ -60,6 +61,7 @@ struct Fill<'a> {
     packet: u8,
     eliciting: bool,
     ack_now: bool,
+    ack_soon: bool,
     any_eliciting: bool,
     /// Whether a question about the link, or the answer to one, is in it.
     probes: bool,
@@ -281,6 +283,7 @@ impl Session {
             packet: 0,
             eliciting: false,
             ack_now: false,
+            ack_soon: false,
             any_eliciting: false,
             probes: false,
         };
@@ -410,16 +413,13 @@ impl Session {
                 fill.train.pad(left);
             }
             if !goes_on && fill.eliciting {
-                // The window must learn of arrivals several times per round trip, or the path runs empty.
-                let link = &mut self.links[fill.link];
-                link.unasked_bytes += fill.train.bytes as u64;
-                if link.unasked_bytes >= link.window.ack_every_bytes() {
-                    link.unasked_bytes = 0;
-                    fill.ack_now = true;
-                }
+                let wish = self.wish(fill.link, fill.train.bytes as u64);
+                fill.ack_now |= wish == Wish::Now;
+                fill.ack_soon = wish == Wish::Soon && !fill.ack_now;
             }
             let mut flags = if fill.eliciting { FLAG_ACK_ELICITING } else { 0 };
             flags |= if fill.ack_now { FLAG_ACK_NOW } else { 0 };
+            flags |= if fill.ack_soon { FLAG_ACK_SOON } else { 0 };
             flags |= if goes_on { 0 } else { FLAG_TRAIN_LAST };
             fill.train.end_packet(flags);
             fill.any_eliciting |= fill.eliciting;
@@ -430,6 +430,23 @@ impl Session {
             Self::put_run(fill);
         }
         debug_assert!(fill.rest.is_none(), "bytes that nobody has, and that no packet carries");
+    }
+
+    /// Enters `bytes` that leave by link `index`: how soon the peer should acknowledge them. The window must learn of arrivals several
+    /// times per round trip, or the path runs empty; but while it has room for what waits, an acknowledgement by itself is only in the
+    /// way of what the peer answers, which brings it along.
+    fn wish(&mut self, index: usize, bytes: u64) -> Wish {
+        let link = &mut self.links[index];
+        link.unasked_bytes += bytes;
+        if link.unasked_bytes < link.window.ack_every_bytes() {
+            return Wish::Later;
+        }
+        let room = link.room().saturating_sub(bytes);
+        if self.waiting_bytes(room + 1) <= room {
+            return Wish::Soon;
+        }
+        self.links[index].unasked_bytes = 0;
+        Wish::Now
     }
 
     /// Whether small messages wait that may go where the window has no room. Those of bulk may not: trains of theirs that are
@@ -538,6 +555,7 @@ impl Session {
             packet: 0,
             eliciting: true,
             ack_now: true,
+            ack_soon: false,
             any_eliciting: true,
             probes: true,
         };

@@ -36,6 +36,8 @@ pub const FLAG_ACK_ELICITING: u8 = 1 << 3;
 pub const FLAG_ACK_NOW: u8 = 1 << 4;
 /// Last packet of a train.
 pub const FLAG_TRAIN_LAST: u8 = 1 << 5;
+/// The packet wants to be acknowledged by what leaves next, or soon.
+pub const FLAG_ACK_SOON: u8 = 1 << 6;
 
 /// Packet header (protocol.md §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +65,7 @@ pub const PACKET_NUMBER_MAX: u64 = (1 << 48) - 1;
 pub const CHECK_OFFSET: usize = 20;
 
 /// Flag bits without a meaning.
-const FLAGS_RESERVED: u8 = 0xC0;
+const FLAGS_RESERVED: u8 = 0x80;
 
 impl PacketType {
     const fn from_nibble(nibble: u8) -> Option<PacketType> {

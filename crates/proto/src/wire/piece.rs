@@ -2,7 +2,9 @@
 
 use super::field::{u32_at, u64_at};
 use super::frame::{TransferFragment, kind};
-use super::header::{CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST, PACKET_NUMBER_MAX};
+use super::header::{
+    CHECK_OFFSET, FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_TRAIN_LAST, PACKET_NUMBER_MAX,
+};
 use super::message::payload_offset;
 use super::{HEADER_BYTES, Header, PacketType, VERSION};
 use crate::transfer::PIECE_HEAD_BYTES;
@@ -99,7 +101,7 @@ const _: () =
     assert!(PIECE_HEAD_BYTES.is_multiple_of(WORD) && CHECK_OFFSET / WORD == (HEADER_BYTES - 1) / WORD);
 const _: () = assert!(NUMBER_OFFSET.is_multiple_of(WORD) && FRAGMENT_OFFSET.is_multiple_of(WORD));
 const FIRST_BYTE: u8 = VERSION << 4 | PacketType::Data as u8;
-const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST;
+const FLAGS: u8 = FLAG_ACK_ELICITING | FLAG_ACK_NOW | FLAG_TRAIN_LAST | FLAG_ACK_SOON;
 
 /// Whether a packet is one of messages without anything to its header that matters to how it is read.
 #[inline]

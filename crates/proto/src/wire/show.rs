@@ -7,7 +7,8 @@ use super::{
 };
 use super::{Beacon, Hello, LinkSet, LinkStatus, Reset, Versions};
 use super::{
-    FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED, FLAG_TRAIN_LAST,
+    FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_FULL_CHECK, FLAG_KEY_PHASE, FLAG_SEALED,
+    FLAG_TRAIN_LAST,
 };
 use crate::flow::Class;
 use core::fmt::{self, Display, Formatter, Write as _};
@@ -72,6 +73,7 @@ impl Display for Header {
             (FLAG_ACK_ELICITING, "ack"),
             (FLAG_ACK_NOW, "ack-now"),
             (FLAG_TRAIN_LAST, "last"),
+            (FLAG_ACK_SOON, "ack-soon"),
         ] {
             if self.has(flag) {
                 write!(f, " {name}")?;

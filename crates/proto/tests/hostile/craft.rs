@@ -11,7 +11,13 @@ use polyrail_proto::wire::*;
 pub fn data(random: &mut Random, live: &Live) -> Vec<u8> {
     let (link, next, _) = live.link(random);
     let mut out = Vec::new();
-    let flags = [0, FLAG_ACK_ELICITING, FLAG_ACK_ELICITING | FLAG_ACK_NOW, FLAG_FULL_CHECK];
+    let flags = [
+        0,
+        FLAG_ACK_ELICITING,
+        FLAG_ACK_ELICITING | FLAG_ACK_SOON,
+        FLAG_ACK_ELICITING | FLAG_ACK_NOW,
+        FLAG_FULL_CHECK,
+    ];
     let header = Header {
         kind: PacketType::Data,
         flags: random.pick(&flags),

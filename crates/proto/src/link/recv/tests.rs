@@ -5,7 +5,7 @@ const LINK: LinkId = LinkId(3);
 /// Enters eliciting packets of 1000 bytes without flags.
 fn record(rx: &mut Received, now: Instant, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
-        rx.record(now, number, 1000, now.stamp(), true, false, false);
+        rx.record(now, number, 1000, now.stamp(), true, Wish::Later, false);
     }
 }
 
@@ -102,10 +102,10 @@ fn news_is_acknowledged_in_the_same_batch() {
     record(&mut rx, t, [20]);
     assert!(rx.ack_due(t), "a hole is filled");
     let mut rx = settled(t);
-    rx.record(t, 20, 100, 0, true, true, false);
+    rx.record(t, 20, 100, 0, true, Wish::Now, false);
     assert!(rx.ack_due(t), "the sender wants it");
     let mut rx = settled(t);
-    rx.record(t, 20, 100, 0, true, false, true);
+    rx.record(t, 20, 100, 0, true, Wish::Later, true);
     assert!(rx.ack_due(t), "a congestion mark appears");
     assert_eq!(rx.build(t, LINK).ce_count, 1);
     let mut rx = Received::new();
@@ -114,11 +114,24 @@ fn news_is_acknowledged_in_the_same_batch() {
 }
 
 #[test]
+fn an_acknowledgement_that_is_wanted_soon_waits_for_what_leaves_next() {
+    let t = Instant::ZERO + Duration::s(5);
+    let mut rx = settled(t);
+    rx.record(t, 20, 100, 0, true, Wish::Later, false);
+    rx.record(t + Duration::us(30), 21, 100, 0, true, Wish::Soon, false);
+    assert_eq!((rx.deadline(), rx.ack_pending()), (t + ACK_SOON, true));
+    assert!(rx.hasten() && rx.ack_due(t + Duration::us(31)) && !rx.hasten(), "nothing leaves next");
+    rx.on_ack_sent(t + Duration::us(31));
+    rx.record(t + Duration::us(40), 22, 100, 0, true, Wish::Later, false);
+    assert!(!rx.hasten() && !rx.ack_due(t + Duration::us(40) + ACK_SOON), "and nobody waits for this one");
+}
+
+#[test]
 fn packets_that_elicit_nothing_never_cause_an_acknowledgement() {
     let t = Instant::ZERO + Duration::s(5);
     let mut rx = Received::new();
     for number in [0, 3, 7, 5] {
-        rx.record(t, number, 1_000_000, 0, false, true, true);
+        rx.record(t, number, 1_000_000, 0, false, Wish::Now, true);
     }
     assert_eq!(
         (rx.ack_due(t + Duration::s(9)), rx.ack_pending(), rx.deadline()),
@@ -176,7 +189,7 @@ fn queueing_is_the_excess_over_the_shortest_delay_of_late() {
     let at = |rx: &mut Received, number: u64, ms: u64, delay_us: u64| {
         let now = Instant::ZERO + Duration::ms(ms);
         let stamp = (now - Duration::us(delay_us)).stamp().wrapping_add(offset);
-        rx.record(now, number, 100, stamp, true, false, false);
+        rx.record(now, number, 100, stamp, true, Wish::Later, false);
         rx.queueing().as_us()
     };
     assert_eq!(at(&mut rx, 0, 10, 50), 0);
@@ -232,17 +245,18 @@ fn any_packet_of_a_link_ends_its_silence() {
 fn a_run_is_entered_as_its_packets_one_by_one() {
     for (before, packets) in [(0, 1), (0, 20), (10, 44), (60, 5), (63, 130), (8_190, 700), (20_000, 64)] {
         let mut one_by_one = Received::new();
-        (0..before).for_each(|number| one_by_one.record(Instant(1_000), number, 100, 7, true, false, false));
+        (0..before)
+            .for_each(|number| one_by_one.record(Instant(1_000), number, 100, 7, true, Wish::Later, false));
         let mut at_once = one_by_one.clone();
         let each = Arrival {
             packet_bytes: 1_472,
             stamp: 9,
             eliciting: true,
-            ack_now: before == 60,
+            wish: if before == 60 { Wish::Now } else { Wish::Later },
             ce: before == 10,
         };
         for number in before..before + packets {
-            one_by_one.record(Instant(5_000), number, 1_472, 9, true, each.ack_now, each.ce);
+            one_by_one.record(Instant(5_000), number, 1_472, 9, true, each.wish, each.ce);
         }
         at_once.record_next(Instant(5_000), packets, &each);
         assert_eq!(format!("{at_once:?}"), format!("{one_by_one:?}"), "{packets} after {before}");

@@ -1,6 +1,6 @@
 use super::*;
 use crate::id::LinkId;
-use crate::link::recv::Received;
+use crate::link::recv::{Received, Wish};
 use crate::link::rtt::Rtt;
 use crate::wire::Ack;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ struct Packet {
     arrives: Instant,
     number: u64,
     sent: Instant,
-    ack_now: bool,
+    wish: Wish,
 }
 
 /// One sender with endless data, the path, and the receive side that the product uses.
@@ -144,7 +144,12 @@ impl World {
         self.passed += 1;
         if !self.is_lost() {
             let arrives = self.wire_free_at + Duration(self.path.rtt.0 / 2);
-            self.packets.push_back(Packet { arrives, number, sent: self.now, ack_now });
+            self.packets.push_back(Packet {
+                arrives,
+                number,
+                sent: self.now,
+                wish: if ack_now { Wish::Now } else { Wish::Later },
+            });
         }
     }
 
@@ -156,7 +161,7 @@ impl World {
         while let Some(packet) = self.packets.pop_front_if(|p| p.arrives <= self.now) {
             let bytes = self.path.packet_bytes as u32;
             let stamp = packet.sent.stamp();
-            self.received.record(self.now, packet.number, bytes, stamp, true, packet.ack_now, false);
+            self.received.record(self.now, packet.number, bytes, stamp, true, packet.wish, false);
             batch_bytes += bytes as u64;
         }
         if batch_bytes > 0 {

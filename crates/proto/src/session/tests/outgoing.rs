@@ -3,7 +3,7 @@
 use super::*;
 use crate::link::send::NewTrain;
 use crate::link::window::AckSample;
-use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_TRAIN_LAST};
 use crate::wire::{Frame, Frames, HEADER_BYTES, Header, ProbeKind};
 
 pub(super) fn config() -> Config {
@@ -175,7 +175,7 @@ fn packets_of_a_train_are_numbered_in_a_row_and_the_last_one_says_so() {
         for (n, packet) in packets.iter().enumerate() {
             let last = if n == 11 { FLAG_TRAIN_LAST } else { 0 };
             let header = packet.header;
-            assert_eq!(header.flags & !FLAG_ACK_NOW, FLAG_ACK_ELICITING | last);
+            assert_eq!(header.flags & !(FLAG_ACK_NOW | FLAG_ACK_SOON), FLAG_ACK_ELICITING | last);
             let kind = PacketType::Data;
             assert_eq!((header.kind, header.link, header.to), (kind, LinkId(0), SessionId(9)));
             assert_eq!((header.number, header.stamp), (first + n as u64, NOW.stamp()));
@@ -422,18 +422,37 @@ fn a_train_of_eager_messages_has_what_its_link_moves_in_its_span_and_not_more() 
 fn the_peer_is_asked_to_acknowledge_at_once_four_times_per_window() {
     let mut session = up(1);
     assert_eq!(session.links[0].window.ack_every_bytes(), 16_384);
-    for n in 1..=40 {
-        // A packet of 1,024 bytes.
-        send(&mut session, 984);
-        let (train, packets) = poll(&mut session, 0).unwrap();
-        assert_eq!((train.bytes, train.packets), (1_024, 1));
-        let flags = packets[0].header.flags;
-        let asks = if n % 16 == 0 { FLAG_ACK_NOW } else { 0 };
-        assert_eq!(flags, FLAG_ACK_ELICITING | FLAG_TRAIN_LAST | asks, "{n}");
-        // Answers do not count.
-        answer(&mut session.links[0]);
-        assert_eq!(poll(&mut session, 0).unwrap().1[0].header.flags, FLAG_TRAIN_LAST);
+    (0..100).for_each(|_| send(&mut session, 984));
+    let (mut unasked, mut sent) = (0, 0);
+    while let Some((train, packets)) = poll(&mut session, 0) {
+        (unasked, sent) = (unasked + train.bytes, sent + train.bytes);
+        let flags = packets.last().unwrap().header.flags & !(FLAG_ACK_ELICITING | FLAG_TRAIN_LAST);
+        assert_eq!(flags == FLAG_ACK_NOW, unasked >= 16_384, "{unasked} of {sent}");
+        unasked = if flags == FLAG_ACK_NOW { 0 } else { unasked };
     }
+    assert!(sent >= 65_536 && !session.schedule.is_empty());
+    // Answers do not count.
+    answer(&mut session.links[0]);
+    assert_eq!(poll(&mut session, 0).unwrap().1[0].header.flags, FLAG_TRAIN_LAST);
+}
+
+#[test]
+fn the_peer_may_acknowledge_by_what_leaves_next_while_nothing_waits_to_be_sent() {
+    let mut session = up(1);
+    let asks_by = |session: &mut Session| {
+        send(session, 984);
+        let (train, packets) = poll(session, 0).unwrap();
+        assert_eq!((train.bytes, train.packets), (1_024, 1));
+        packets[0].header.flags & !(FLAG_ACK_ELICITING | FLAG_TRAIN_LAST)
+    };
+    let asked: Vec<u8> = (0..20).map(|_| asks_by(&mut session)).collect();
+    assert_eq!(asked, [[0; 15].as_slice(), &[FLAG_ACK_SOON; 5]].concat());
+    // What the peer has acknowledged by itself need not be asked for: half of a quarter is left.
+    incoming::acknowledge(&mut session, &config(), &[(0, 11)]);
+    assert_eq!(session.links[0].sent.inflight_bytes(), 8 * 1_024);
+    let every = session.links[0].window.ack_every_bytes() as usize / 1_024;
+    let asked: Vec<u8> = (0..every).map(|_| asks_by(&mut session)).collect();
+    assert_eq!(asked, [vec![0; every - 9], vec![FLAG_ACK_SOON; 9]].concat());
 }
 
 /// An answer to a question of the peer waits for its way out.
