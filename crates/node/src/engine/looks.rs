@@ -37,10 +37,13 @@ fn look_span(silent: Duration, busy_silent: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Budget;
+    use crate::engine::client::Exchange;
+    use crate::engine::{Budget, Sizes};
     use polyrail_bearer::{Address, Bearer, MemoryHub, ShmBearer, Transmit};
     use polyrail_proto::Config;
+    use polyrail_proto::flow::Class;
     use polyrail_proto::id::{Incarnation, NodeId};
+    use polyrail_proto::node::Destination;
 
     #[test]
     fn only_what_is_silent_beside_something_busy_is_looked_at_seldom() {
@@ -80,6 +83,41 @@ mod tests {
         let brief = [0, 1].map(|bearer| arrive(&mut engine, bearer, 1_000_000_000, Budget::BRIEF));
         assert_eq!(brief, [true, false]);
         assert!(arrive(&mut engine, 1, 2_000_000_000, Budget::USUAL));
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_acknowledges_what_would_wait_for_an_answer() {
+        let (hub, mut now_ns) = (MemoryHub::new(), 1_000_000);
+        let mut engines = [1, 2].map(|id| {
+            let mut engine = Engine::new(now_ns, Config::new(NodeId(id), Incarnation(1)));
+            engine.add_bearer(now_ns, Box::new(hub.bearer(id as u32)));
+            engine
+        });
+        let sizes = Sizes { sq_entries: 16, cq_entries: 64, tx_bytes: 1 << 20, rx_bytes: 1 << 20 };
+        let mut clients = engines.each_mut().map(|e| e.open_client(sizes, Exchange::default()).unwrap());
+        let to = Destination::Port(clients[1].address());
+        let mut turn = |which: usize, span_ns: u64, budget: Budget| {
+            now_ns += span_ns;
+            engines[which].turn(now_ns, budget);
+        };
+        // They find each other, and the first packets of a link are over.
+        (0..4_000).for_each(|n| turn(n % 2, 1_000_000, Budget::THOROUGH));
+        for _ in 0..32 {
+            clients[0].send(to, Class::Normal, None, &[1; 100]).unwrap();
+            (0..8).for_each(|n| turn(n % 2, 1_000_000, Budget::THOROUGH));
+        }
+        let mut is_confirmed_by = |budget: Budget| {
+            clients[0].send(to, Class::Normal, None, &[1; 24_000]).unwrap();
+            turn(0, 1_000, Budget::THOROUGH);
+            turn(1, 1_000, Budget::THOROUGH);
+            turn(1, 1_000, budget);
+            turn(0, 1_000, Budget::THOROUGH);
+            let is_confirmed = clients[0].unconfirmed() == 0;
+            (0..8).for_each(|n| turn(n % 2, 1_000_000, Budget::THOROUGH));
+            assert_eq!(clients[0].unconfirmed(), 0);
+            is_confirmed
+        };
+        assert_eq!([Budget::THOROUGH, Budget::SLEEPY].map(&mut is_confirmed_by), [false, true]);
     }
 
     #[test]

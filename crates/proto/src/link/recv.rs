@@ -48,7 +48,7 @@ pub enum Seen {
 
 /// How soon the sender of a packet wants it to be acknowledged (protocol.md §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum AckWish {
     /// Some time.
     Later,
     /// With what leaves next, within [`ACK_SOON`].
@@ -57,15 +57,15 @@ pub enum Wish {
     Now,
 }
 
-impl Wish {
+impl AckWish {
     /// What a header's flags say.
-    pub fn of(header: &Header) -> Wish {
+    pub fn of(header: &Header) -> AckWish {
         if header.has(FLAG_ACK_NOW) {
-            Wish::Now
+            AckWish::Now
         } else if header.has(FLAG_ACK_SOON) {
-            Wish::Soon
+            AckWish::Soon
         } else {
-            Wish::Later
+            AckWish::Later
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Arrival {
     /// Its header's flag.
     pub eliciting: bool,
     /// How soon the acknowledgement is wanted, by its header's flags.
-    pub wish: Wish,
+    pub wish: AckWish,
     /// The network's congestion mark.
     pub ce: bool,
 }
@@ -184,7 +184,7 @@ impl Received {
         packet_bytes: u32,
         stamp: u32,
         eliciting: bool,
-        wish: Wish,
+        wish: AckWish,
         ce: bool,
     ) {
         if self.seen(number) != Seen::New {
@@ -192,7 +192,7 @@ impl Received {
         }
         let in_order = self.largest().map_or(number == 0, |l| number == l + 1);
         self.enter(now, number, stamp);
-        let wish = if in_order { wish } else { Wish::Now };
+        let wish = if in_order { wish } else { AckWish::Now };
         self.count(now, (number, 1), &Arrival { packet_bytes, stamp, eliciting, wish, ce });
     }
 
@@ -226,8 +226,8 @@ impl Received {
         if each.eliciting {
             self.due.eliciting_bytes += bytes;
             self.due.eliciting_since = self.due.eliciting_since.min(now);
-            self.due.at_once |= each.wish == Wish::Now || ce_changed || eager;
-            self.due.soon |= each.wish == Wish::Soon;
+            self.due.at_once |= each.wish == AckWish::Now || ce_changed || eager;
+            self.due.soon |= each.wish == AckWish::Soon;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::id::{Incarnation, NodeId};
-use recv::Wish;
+use recv::AckWish;
 use send::NewTrain;
 use state::LinkEvent;
 use window::AckSample;
@@ -266,7 +266,7 @@ fn it_is_looked_at_for_what_comes_first() {
     send(&mut link, 1, 100);
     assert_eq!(deadline(&link, true), link.pto());
     // Of a link that cannot carry messages neither the time-out counts nor the search for its MTU.
-    link.received.record(NOW, 0, 100, NOW.stamp(), true, Wish::Later, false);
+    link.received.record(NOW, 0, 100, NOW.stamp(), true, AckWish::Later, false);
     link.carrier = false;
     assert_eq!(deadline(&link, true), Duration::ZERO, "another link carries the acknowledgement");
     assert_eq!(link.deadline(&config, true, false), Instant::NEVER);

@@ -202,7 +202,7 @@ mod tests {
     use crate::config::Config;
     use crate::id::{Incarnation, NodeId};
     use crate::link::LinkSpec;
-    use crate::link::recv::Wish;
+    use crate::link::recv::AckWish;
     use crate::link::send::NewTrain;
     use crate::link::state::LinkEvent;
     use crate::link::window::AckSample;
@@ -324,7 +324,7 @@ mod tests {
     fn hear(link: &mut Link) {
         // The first packets of a link are confirmed at once.
         for number in 0..20 {
-            link.received.record(NOW, number, 100, 0, true, Wish::Later, false);
+            link.received.record(NOW, number, 100, 0, true, AckWish::Later, false);
         }
         assert!(link.received.ack_pending());
     }

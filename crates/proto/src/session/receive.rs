@@ -3,7 +3,7 @@
 use super::{Cx, Notice, Session};
 use crate::error::Violation;
 use crate::id::BearerId;
-use crate::link::recv::{Arrival, Seen, Wish};
+use crate::link::recv::{AckWish, Arrival, Seen};
 use crate::time::Instant;
 use crate::transfer::PIECE_HEAD_BYTES;
 use crate::wire::header::FLAG_ACK_ELICITING;
@@ -73,7 +73,7 @@ impl Session {
                 packet.len() as u32,
                 header.stamp,
                 eliciting,
-                Wish::of(header),
+                AckWish::of(header),
                 ce,
             );
         }
@@ -143,7 +143,7 @@ impl Session {
             packet_bytes: packet_bytes as u32,
             stamp: first.stamp,
             eliciting: first.has(FLAG_ACK_ELICITING),
-            wish: Wish::of(first),
+            wish: AckWish::of(first),
             ce,
         };
         link.received.record_next(cx.now, count as u64, &arrival);

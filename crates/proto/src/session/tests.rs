@@ -29,7 +29,7 @@ use crate::error::Failure;
 use crate::flow::Class;
 use crate::flow::send::Outgoing;
 use crate::id::BufferId;
-use crate::link::recv::Wish;
+use crate::link::recv::AckWish;
 use crate::link::state::LinkEvent;
 use crate::train::{Piece, Train};
 use crate::wire::{LinkStatus, PacketType};
@@ -279,7 +279,7 @@ fn await_acknowledgement(received: &mut crate::link::recv::Received) {
     received.on_batch_end(NOW - Duration::ms(10), 240_000_000, 1);
     for number in 0..100 {
         let eliciting = number >= 50;
-        received.record(NOW, number, 1_000, 0, eliciting, Wish::Later, false);
+        received.record(NOW, number, 1_000, 0, eliciting, AckWish::Later, false);
     }
     assert!(received.ack_bytes() > 50_000 && !received.ack_due(NOW));
 }

@@ -8,7 +8,7 @@ use super::{Cx, Session, choice};
 use crate::flow::Class;
 use crate::id::{BearerId, LinkId};
 use crate::limits;
-use crate::link::recv::Wish;
+use crate::link::recv::AckWish;
 use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
 use crate::time::{Duration, Instant};
@@ -414,8 +414,8 @@ impl Session {
             }
             if !goes_on && fill.eliciting {
                 let wish = self.wish(fill.link, fill.train.bytes as u64);
-                fill.ack_now |= wish == Wish::Now;
-                fill.ack_soon = wish == Wish::Soon && !fill.ack_now;
+                fill.ack_now |= wish == AckWish::Now;
+                fill.ack_soon = wish == AckWish::Soon && !fill.ack_now;
             }
             let mut flags = if fill.eliciting { FLAG_ACK_ELICITING } else { 0 };
             flags |= if fill.ack_now { FLAG_ACK_NOW } else { 0 };
@@ -435,18 +435,18 @@ impl Session {
     /// Enters `bytes` that leave by link `index`: how soon the peer should acknowledge them. The window must learn of arrivals several
     /// times per round trip, or the path runs empty; but while it has room for what waits, an acknowledgement by itself is only in the
     /// way of what the peer answers, which brings it along.
-    fn wish(&mut self, index: usize, bytes: u64) -> Wish {
+    fn wish(&mut self, index: usize, bytes: u64) -> AckWish {
         let link = &mut self.links[index];
         link.unasked_bytes += bytes;
         if link.unasked_bytes < link.window.ack_every_bytes() {
-            return Wish::Later;
+            return AckWish::Later;
         }
         let room = link.room().saturating_sub(bytes);
         if self.waiting_bytes(room + 1) <= room {
-            return Wish::Soon;
+            return AckWish::Soon;
         }
         self.links[index].unasked_bytes = 0;
-        Wish::Now
+        AckWish::Now
     }
 
     /// Whether small messages wait that may go where the window has no room. Those of bulk may not: trains of theirs that are

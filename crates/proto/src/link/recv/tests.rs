@@ -5,7 +5,7 @@ const LINK: LinkId = LinkId(3);
 /// Enters eliciting packets of 1000 bytes without flags.
 fn record(rx: &mut Received, now: Instant, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
-        rx.record(now, number, 1000, now.stamp(), true, Wish::Later, false);
+        rx.record(now, number, 1000, now.stamp(), true, AckWish::Later, false);
     }
 }
 
@@ -102,10 +102,10 @@ fn news_is_acknowledged_in_the_same_batch() {
     record(&mut rx, t, [20]);
     assert!(rx.ack_due(t), "a hole is filled");
     let mut rx = settled(t);
-    rx.record(t, 20, 100, 0, true, Wish::Now, false);
+    rx.record(t, 20, 100, 0, true, AckWish::Now, false);
     assert!(rx.ack_due(t), "the sender wants it");
     let mut rx = settled(t);
-    rx.record(t, 20, 100, 0, true, Wish::Later, true);
+    rx.record(t, 20, 100, 0, true, AckWish::Later, true);
     assert!(rx.ack_due(t), "a congestion mark appears");
     assert_eq!(rx.build(t, LINK).ce_count, 1);
     let mut rx = Received::new();
@@ -117,12 +117,12 @@ fn news_is_acknowledged_in_the_same_batch() {
 fn an_acknowledgement_that_is_wanted_soon_waits_for_what_leaves_next() {
     let t = Instant::ZERO + Duration::s(5);
     let mut rx = settled(t);
-    rx.record(t, 20, 100, 0, true, Wish::Later, false);
-    rx.record(t + Duration::us(30), 21, 100, 0, true, Wish::Soon, false);
+    rx.record(t, 20, 100, 0, true, AckWish::Later, false);
+    rx.record(t + Duration::us(30), 21, 100, 0, true, AckWish::Soon, false);
     assert_eq!((rx.deadline(), rx.ack_pending()), (t + ACK_SOON, true));
     assert!(rx.hasten() && rx.ack_due(t + Duration::us(31)) && !rx.hasten(), "nothing leaves next");
     rx.on_ack_sent(t + Duration::us(31));
-    rx.record(t + Duration::us(40), 22, 100, 0, true, Wish::Later, false);
+    rx.record(t + Duration::us(40), 22, 100, 0, true, AckWish::Later, false);
     assert!(!rx.hasten() && !rx.ack_due(t + Duration::us(40) + ACK_SOON), "and nobody waits for this one");
 }
 
@@ -131,7 +131,7 @@ fn packets_that_elicit_nothing_never_cause_an_acknowledgement() {
     let t = Instant::ZERO + Duration::s(5);
     let mut rx = Received::new();
     for number in [0, 3, 7, 5] {
-        rx.record(t, number, 1_000_000, 0, false, Wish::Now, true);
+        rx.record(t, number, 1_000_000, 0, false, AckWish::Now, true);
     }
     assert_eq!(
         (rx.ack_due(t + Duration::s(9)), rx.ack_pending(), rx.deadline()),
@@ -189,7 +189,7 @@ fn queueing_is_the_excess_over_the_shortest_delay_of_late() {
     let at = |rx: &mut Received, number: u64, ms: u64, delay_us: u64| {
         let now = Instant::ZERO + Duration::ms(ms);
         let stamp = (now - Duration::us(delay_us)).stamp().wrapping_add(offset);
-        rx.record(now, number, 100, stamp, true, Wish::Later, false);
+        rx.record(now, number, 100, stamp, true, AckWish::Later, false);
         rx.queueing().as_us()
     };
     assert_eq!(at(&mut rx, 0, 10, 50), 0);
@@ -245,14 +245,15 @@ fn any_packet_of_a_link_ends_its_silence() {
 fn a_run_is_entered_as_its_packets_one_by_one() {
     for (before, packets) in [(0, 1), (0, 20), (10, 44), (60, 5), (63, 130), (8_190, 700), (20_000, 64)] {
         let mut one_by_one = Received::new();
-        (0..before)
-            .for_each(|number| one_by_one.record(Instant(1_000), number, 100, 7, true, Wish::Later, false));
+        (0..before).for_each(|number| {
+            one_by_one.record(Instant(1_000), number, 100, 7, true, AckWish::Later, false)
+        });
         let mut at_once = one_by_one.clone();
         let each = Arrival {
             packet_bytes: 1_472,
             stamp: 9,
             eliciting: true,
-            wish: if before == 60 { Wish::Now } else { Wish::Later },
+            wish: if before == 60 { AckWish::Now } else { AckWish::Later },
             ce: before == 10,
         };
         for number in before..before + packets {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::id::LinkId;
-use crate::link::recv::{Received, Wish};
+use crate::link::recv::{AckWish, Received};
 use crate::link::rtt::Rtt;
 use crate::wire::Ack;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ struct Packet {
     arrives: Instant,
     number: u64,
     sent: Instant,
-    wish: Wish,
+    wish: AckWish,
 }
 
 /// One sender with endless data, the path, and the receive side that the product uses.
@@ -148,7 +148,7 @@ impl World {
                 arrives,
                 number,
                 sent: self.now,
-                wish: if ack_now { Wish::Now } else { Wish::Later },
+                wish: if ack_now { AckWish::Now } else { AckWish::Later },
             });
         }
     }

@@ -46,7 +46,7 @@ fn nobody_rests_while_anything_but_large_messages_passes() {
     assert!(poll_at(&mut session, at_ms(150), 0).is_some());
     assert_eq!((rest_us(&session, 249), rest_us(&session, 250)), (Some(0), Some(1_000)));
     let mut link = up(1).links.remove(0).received;
-    link.record(NOW, 0, 100, 0, true, Wish::Now, false);
+    link.record(NOW, 0, 100, 0, true, AckWish::Now, false);
     let ack = link.build(NOW, LinkId(0));
     let credit = Credit { port: PortId(1), bytes: 1, messages: 1 };
     for (frame, quiet) in [

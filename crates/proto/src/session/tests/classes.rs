@@ -16,7 +16,7 @@ fn a_train_without_messages_is_control() {
         ("a question", &|s| s.links[0].probe = Some(ProbeKind::Liveness)),
         ("an answer", &|s| answer(&mut s.links[0])),
         ("a notice", &|s| s.notify(Notice::PortClosed(PortId(3)))),
-        ("an acknowledgement", &|s| s.links[0].received.record(NOW, 0, 100, 0, true, Wish::Now, false)),
+        ("an acknowledgement", &|s| s.links[0].received.record(NOW, 0, 100, 0, true, AckWish::Now, false)),
     ];
     for (name, cause) in causes {
         let mut session = up(1);
@@ -31,7 +31,7 @@ fn a_train_is_of_the_class_of_its_messages_whatever_rides_along() {
         let mut session = up(1);
         send_by(&mut session, class, 100);
         answer(&mut session.links[0]);
-        session.links[0].received.record(NOW, 0, 100, 0, true, Wish::Now, false);
+        session.links[0].received.record(NOW, 0, 100, 0, true, AckWish::Now, false);
         session.notify(Notice::PortClosed(PortId(3)));
         let (train, packets) = poll(&mut session, 0).unwrap();
         assert!(packets[0].frames().len() >= 4);

@@ -265,7 +265,7 @@ fn pieces_are_taken_together_and_the_last_may_be_shorter() {
     let fragment = |offset| wire::TransferFragment { transfer: crate::id::TransferId(number), offset };
     let first = wire::Frame::TransferFragment(fragment(0), &[1; 80]);
     assert_eq!(receive(&mut session, |s, cx| s.frame(cx, 0, &first)).0, Taken::Yes);
-    session.links[0].received.record(Instant(1), 0, 120, 5, true, Wish::Later, false);
+    session.links[0].received.record(Instant(1), 0, 120, 5, true, AckWish::Later, false);
     let train = [(1, 80, 80), (2, 160, 80), (3, 240, 40)];
     let train = train
         .map(|(number, offset, len)| packet(number, len, |out| fragment(offset).emit(out, len)))
@@ -299,7 +299,7 @@ fn pieces_of_an_eager_message_are_taken_together_and_those_at_its_ends_alone() {
         receive(session, |s, cx| s.frame(cx, 0, &Frame::Fragment(part(offset), &[7; 80]))).1.len()
     };
     let has = |session: &mut Session, number| {
-        session.links[0].received.record(Instant(1), number, 128, 5, true, Wish::Later, false);
+        session.links[0].received.record(Instant(1), number, 128, 5, true, AckWish::Later, false);
     };
     has(&mut session, 1);
     assert_eq!(take(&mut session, 2), 0, "nothing is there of which it goes on");
@@ -423,7 +423,7 @@ fn a_link_that_was_heard_of_since_is_not_dead_because_its_peer_once_said_so() {
     {
         let mut session = session(&config, &[(Active, 0), (Active, 0)]);
         for number in 0..heard {
-            session.links[0].received.record(NOW, number, 100, NOW.stamp(), true, Wish::Later, false);
+            session.links[0].received.record(NOW, number, 100, NOW.stamp(), true, AckWish::Later, false);
         }
         let set = wire::LinkSet { control: 0, link: LinkId(0), status: LinkStatus::Down, number: sent };
         let (kind, to) = (PacketType::Data, SessionId(1));

@@ -15,7 +15,7 @@ const WAIT: Duration = limits::ACK_DELAY_MAX;
 /// Packets have come whose acknowledgement may wait.
 fn owe_acknowledgement(received: &mut Received) {
     for number in 0..20 {
-        received.record(NOW, number, 100, 0, number == 19, Wish::Later, false);
+        received.record(NOW, number, 100, 0, number == 19, AckWish::Later, false);
     }
     assert_eq!((received.ack_pending(), received.deadline()), (true, NOW + WAIT));
 }
@@ -86,7 +86,7 @@ fn an_acknowledgement_that_is_not_due_rides_with_what_leaves_anyway() {
     owe_acknowledgement(&mut session.links[0].received);
     lose_use_of(&mut session.links[0]);
     notice(&mut session);
-    session.links[0].received.record(NOW, 30, 100, 0, true, Wish::Now, false);
+    session.links[0].received.record(NOW, 30, 100, 0, true, AckWish::Now, false);
     let (_, packets) = poll(&mut session, 0).unwrap();
     assert_eq!((acknowledged(&packets), packets[0].frames().len()), (vec![0], 1));
 }
@@ -95,8 +95,8 @@ fn an_acknowledgement_that_is_not_due_rides_with_what_leaves_anyway() {
 fn an_acknowledgement_that_is_wanted_soon_rides_on_an_answer_or_leaves_before_a_sleep() {
     let asked = || {
         let mut session = up(1);
-        (0..20).for_each(|n| session.links[0].received.record(NOW, n, 100, 0, false, Wish::Later, false));
-        session.links[0].received.record(NOW, 20, 100, 0, true, Wish::Soon, false);
+        (0..20).for_each(|n| session.links[0].received.record(NOW, n, 100, 0, false, AckWish::Later, false));
+        session.links[0].received.record(NOW, 20, 100, 0, true, AckWish::Soon, false);
         session
     };
     let mut session = asked();
@@ -132,7 +132,7 @@ fn an_acknowledgement_that_is_not_due_does_not_go_before_the_pieces_of_a_large_m
 fn a_message_brings_no_acknowledgement_where_nothing_waits_for_one() {
     let mut session = up(2);
     for link in &mut session.links {
-        link.received.record(NOW, 0, 100, 0, false, Wish::Later, false);
+        link.received.record(NOW, 0, 100, 0, false, AckWish::Later, false);
     }
     send(&mut session, 8);
     assert_eq!(acknowledged(&poll(&mut session, 0).unwrap().1), [0; 0]);
@@ -407,7 +407,7 @@ fn a_search_for_larger_packets_is_made_of_packets_of_their_own() {
 fn an_answer_says_what_was_heard_of_the_link_and_when() {
     let mut session = up(2);
     let link = &mut session.links[1];
-    link.received.record(NOW - Duration::ms(1), 5, 100, 0, true, Wish::Later, false);
+    link.received.record(NOW - Duration::ms(1), 5, 100, 0, true, AckWish::Later, false);
     link.sent.skip(7);
     link.carrier = false;
     let probe = wire::Probe { id: 3, about: LinkId(1), kind: ProbeKind::State, target: 0, size: 80 };
