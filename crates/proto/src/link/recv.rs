@@ -1,8 +1,8 @@
 //! What one link has received: packet numbers, and when to acknowledge them (protocol.md §5.4).
 //!
 //! An acknowledgement costs a send call of the receiver and wakes the sender, so they are coalesced by bytes; but
-//! news that changes what the sender does (a hole, a mark, its own wish) leaves in the same batch. A packet is
-//! entered here only after everything in it was placed or stored: acknowledged means kept.
+//! news that changes what the sender does (a hole, a mark, its own wish) leaves in the same batch, or soon, if nobody
+//! waits for it, so that what is answered brings it along. A packet is entered here only after everything in it was placed or stored: acknowledged means kept.
 
 use crate::id::LinkId;
 use crate::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub enum Seen {
 }
 
 /// How soon the sender of a packet wants it to be acknowledged (protocol.md §2.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AckWish {
     /// Some time.
     Later,
@@ -66,6 +66,15 @@ impl AckWish {
             AckWish::Soon
         } else {
             AckWish::Later
+        }
+    }
+
+    /// The flag that says so.
+    pub fn flag(self) -> u8 {
+        match self {
+            AckWish::Later => 0,
+            AckWish::Soon => FLAG_ACK_SOON,
+            AckWish::Now => FLAG_ACK_NOW,
         }
     }
 }
@@ -116,16 +125,15 @@ struct Due {
     eliciting_bytes: u64,
     /// Arrival of the first eliciting packet since the last acknowledgement.
     eliciting_since: Instant,
-    at_once: bool,
-    soon: bool,
+    /// How soon it is to leave, by what those packets wish and tell.
+    wish: AckWish,
 }
 
 const NOTHING_DUE: Due = Due {
     lowest_untold: u64::MAX,
     eliciting_bytes: 0,
     eliciting_since: Instant::NEVER,
-    at_once: false,
-    soon: false,
+    wish: AckWish::Later,
 };
 
 impl Default for Received {
@@ -226,8 +234,8 @@ impl Received {
         if each.eliciting {
             self.due.eliciting_bytes += bytes;
             self.due.eliciting_since = self.due.eliciting_since.min(now);
-            self.due.at_once |= each.wish == AckWish::Now || ce_changed || eager;
-            self.due.soon |= each.wish == AckWish::Soon;
+            let wish = if ce_changed || eager { AckWish::Now } else { each.wish };
+            self.due.wish = self.due.wish.max(wish);
         }
     }
 
@@ -250,9 +258,11 @@ impl Received {
 
     /// Nothing leaves soon: an acknowledgement that waited for that is due now; whether there was one.
     pub fn hasten(&mut self) -> bool {
-        let hastens = self.due.soon && !self.due.at_once;
-        self.due.at_once |= hastens;
-        hastens
+        let waits = self.due.wish == AckWish::Soon;
+        if waits {
+            self.due.wish = AckWish::Now;
+        }
+        waits
     }
 
     /// Longest wait of an acknowledgement: 100 us if the driver polls, 1 ms if it had to be woken only for that.
@@ -273,13 +283,14 @@ impl Received {
 
     /// When an acknowledgement is due; [`Instant::NEVER`] if none is.
     pub fn deadline(&self) -> Instant {
-        if self.due.at_once || self.due.eliciting_bytes >= self.ack_bytes() {
-            self.due.eliciting_since
-        } else if self.due.soon {
-            self.due.eliciting_since + ACK_SOON
-        } else {
-            self.due.eliciting_since + self.max_ack_delay
-        }
+        let is_much = self.due.eliciting_bytes >= self.ack_bytes();
+        let delay = match self.due.wish {
+            AckWish::Now => Duration::ZERO,
+            _ if is_much => Duration::ZERO,
+            AckWish::Soon => ACK_SOON,
+            AckWish::Later => self.max_ack_delay,
+        };
+        self.due.eliciting_since + delay
     }
 
     /// What arrives of late, bytes per second.
@@ -328,7 +339,7 @@ impl Received {
         if let Some(untold) = self.runs.get(end) {
             self.due.lowest_untold = untold.0;
             self.due.eliciting_since = now;
-            self.due.at_once = true;
+            self.due.wish = AckWish::Now;
         }
     }
 

@@ -13,7 +13,7 @@ use crate::link::send::{Extent, Item, NewTrain};
 use crate::link::state::LinkEvent;
 use crate::time::{Duration, Instant};
 use crate::train::{Train, TrainId};
-use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_ACK_SOON, FLAG_TRAIN_LAST};
+use crate::wire::header::{FLAG_ACK_ELICITING, FLAG_ACK_NOW, FLAG_TRAIN_LAST};
 use crate::wire::{Header, PacketType, Probe, ProbeKind};
 
 /// What became of a train.
@@ -60,8 +60,7 @@ struct Fill<'a> {
     rest: Option<(u64, u64)>,
     packet: u8,
     eliciting: bool,
-    ack_now: bool,
-    ack_soon: bool,
+    wish: AckWish,
     any_eliciting: bool,
     /// Whether a question about the link, or the answer to one, is in it.
     probes: bool,
@@ -282,8 +281,7 @@ impl Session {
             rest: None,
             packet: 0,
             eliciting: false,
-            ack_now: false,
-            ack_soon: false,
+            wish: AckWish::Later,
             any_eliciting: false,
             probes: false,
         };
@@ -384,7 +382,7 @@ impl Session {
         loop {
             let header = self.header(fill);
             fill.train.begin_packet(&header);
-            (fill.eliciting, fill.ack_now) = (false, false);
+            (fill.eliciting, fill.wish) = (false, AckWish::Later);
             let empty = fill.train.packet_bytes();
             if fill.packet == 0 {
                 self.put_acks(cx, fill);
@@ -413,13 +411,10 @@ impl Session {
                 fill.train.pad(left);
             }
             if !goes_on && fill.eliciting {
-                let wish = self.wish(fill.link, fill.train.bytes as u64);
-                fill.ack_now |= wish == AckWish::Now;
-                fill.ack_soon = wish == AckWish::Soon && !fill.ack_now;
+                fill.wish = fill.wish.max(self.wish(fill.link, fill.train.bytes as u64));
             }
             let mut flags = if fill.eliciting { FLAG_ACK_ELICITING } else { 0 };
-            flags |= if fill.ack_now { FLAG_ACK_NOW } else { 0 };
-            flags |= if fill.ack_soon { FLAG_ACK_SOON } else { 0 };
+            flags |= fill.wish.flag();
             flags |= if goes_on { 0 } else { FLAG_TRAIN_LAST };
             fill.train.end_packet(flags);
             fill.any_eliciting |= fill.eliciting;
@@ -554,8 +549,7 @@ impl Session {
             rest: None,
             packet: 0,
             eliciting: true,
-            ack_now: true,
-            ack_soon: false,
+            wish: AckWish::Now,
             any_eliciting: true,
             probes: true,
         };

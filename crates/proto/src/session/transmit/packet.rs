@@ -4,6 +4,7 @@ use super::{Extent, Fill};
 use crate::flow::send::{FRAME_COST, Outgoing, SendCredit, SendFlow, Take, piece_bytes};
 use crate::flow::{Class, FlowKey};
 use crate::id::TransferId;
+use crate::link::recv::AckWish;
 use crate::link::send::{Item, Whole};
 use crate::session::schedule::Work;
 use crate::session::{Cx, Session};
@@ -107,7 +108,7 @@ impl Session {
         {
             fill.train.with_head(|head| probe.emit(head));
             fill.eliciting = true;
-            fill.ack_now = true;
+            fill.wish = AckWish::Now;
             fill.probes = true;
         }
     }
