@@ -434,6 +434,25 @@ fn the_peer_is_asked_to_acknowledge_at_once_four_times_per_window() {
 }
 
 #[test]
+fn the_peer_is_not_asked_to_acknowledge_at_once_while_the_window_has_room_for_what_waits() {
+    for (fits, asks) in [(true, FLAG_ACK_SOON), (false, FLAG_ACK_NOW)] {
+        let mut session = fast(1_472);
+        let link = &mut session.links[0];
+        link.unasked_bytes = link.window.ack_every_bytes();
+        let messages = if fits { 2 } else { link.room() / 65_536 + 1 };
+        assert!(link.room() > 2 * 65_536);
+        (0..messages).for_each(|_| send_by(&mut session, Class::Normal, 65_536));
+        let (train, packets) = poll(&mut session, 0).unwrap();
+        assert_eq!(train.packets, 44, "and more waits");
+        assert_eq!(
+            packets.last().unwrap().header.flags,
+            FLAG_ACK_ELICITING | FLAG_TRAIN_LAST | asks,
+            "{fits}"
+        );
+    }
+}
+
+#[test]
 fn the_peer_may_acknowledge_by_what_leaves_next_while_nothing_waits_to_be_sent() {
     let mut session = up(1);
     let asks_by = |session: &mut Session| {
