@@ -141,3 +141,40 @@ fn a_piece_is_read_in_one_go_exactly_if_its_packet_is_whole() {
         }
     }
 }
+
+#[test]
+fn the_sum_is_the_same_however_many_pieces_the_headers_lie_in() {
+    let records = samples::bindings_bytes()[32..].repeat(12);
+    let is_long = |frame: &Frame<'_>| matches!(frame, Frame::Bindings(_));
+    let long = samples::frames(&records).into_iter().find(is_long).expect("every kind is there");
+    assert!(long.emitted_bytes() > 900);
+    let payload = [0x5A; 200];
+    for count in 0..40 {
+        for place in [0, count / 2, count, 99] {
+            let mut frames: Vec<Frame<'_>> = (0..count)
+                .map(|n| Frame::Message(samples::message_with_options(), &payload[..(n * 37 + count) % 200]))
+                .collect();
+            if place <= count {
+                frames.insert(place, long.clone());
+            }
+            let packet = samples::packet(0, &frames);
+            let (mut headers, mut at) = (packet[..HEADER_BYTES].to_vec(), HEADER_BYTES);
+            put_check(&mut headers, 0);
+            for frame in &frames {
+                let end = at + frame.emitted_bytes();
+                let payload = match frame {
+                    Frame::Message(m, payload) => {
+                        at + m.header_bytes()..at + m.header_bytes() + payload.len()
+                    }
+                    _ => end..end,
+                };
+                headers.extend_from_slice(&packet[at..payload.start]);
+                headers.extend_from_slice(&packet[payload.end..end]);
+                at = end;
+            }
+            let check = check_of(&headers).to_le_bytes();
+            assert_eq!(packet[HEADER_BYTES - 4..HEADER_BYTES], check, "{count} messages, {place}");
+            assert!(verify(&packet).is_ok());
+        }
+    }
+}

@@ -76,7 +76,7 @@ fn check_plain(packet: &[u8], header: &Header) -> Result<(), Malformed> {
 
 /// The checksum that `packet` should carry.
 fn sum(packet: &[u8], header: &Header) -> Result<u32, Malformed> {
-    let mut sum = Sum { packet, crc: 0, covered: 0 };
+    let mut sum = Sum { packet, crc: 0, covered: 0, gathered: [0; GATHERED_BYTES_MAX], len: 0 };
     if header.kind == PacketType::Data && !header.has(FLAG_FULL_CHECK) {
         for raw in Walk::new(&packet[HEADER_BYTES..], HEADER_BYTES) {
             let raw = raw?;
@@ -91,35 +91,58 @@ fn sum(packet: &[u8], header: &Header) -> Result<u32, Malformed> {
         }
     }
     sum.add(packet.len());
-    Ok(sum.crc)
+    Ok(sum.end())
 }
 
-/// A checksum under way over a packet. Each step costs more than the bytes of a usual header, so there are few.
+/// A checksum under way over a packet. Each step of it costs more than the bytes of some headers, so what lies in small pieces is
+/// gathered first.
 struct Sum<'a> {
     packet: &'a [u8],
     crc: u32,
     covered: usize,
+    gathered: [u8; GATHERED_BYTES_MAX],
+    len: usize,
 }
 
-/// Most bytes that are copied for the sake of one step.
-const COPIED_BYTES_MAX: usize = 128;
+/// Most bytes that are gathered for one step.
+const GATHERED_BYTES_MAX: usize = 256;
 
 impl Sum<'_> {
     /// Takes in the bytes from where the sum ends up to `end`.
     #[inline]
     fn add(&mut self, end: usize) {
         if self.covered == 0 {
-            // The check counts as zero, so the first bytes are summed in a copy.
-            let mut copy = [0; COPIED_BYTES_MAX];
-            self.covered = if end <= COPIED_BYTES_MAX { end } else { HEADER_BYTES };
-            let head = &mut copy[..self.covered];
-            head.copy_from_slice(&self.packet[..self.covered]);
-            head[CHECK_OFFSET..HEADER_BYTES].fill(0);
-            self.crc = crc32c(head);
+            // The check counts as zero.
+            self.gather(HEADER_BYTES);
+            self.gathered[CHECK_OFFSET..HEADER_BYTES].fill(0);
         }
-        if self.covered < end {
-            self.crc = crc32c_append(self.crc, &self.packet[self.covered..end]);
-            self.covered = end;
+        if end - self.covered > GATHERED_BYTES_MAX - self.len {
+            self.step();
         }
+        if end - self.covered <= GATHERED_BYTES_MAX {
+            return self.gather(end);
+        }
+        self.crc = crc32c_append(self.crc, &self.packet[self.covered..end]);
+        self.covered = end;
+    }
+
+    /// Copies the bytes up to `end`, for which there is room.
+    #[inline]
+    fn gather(&mut self, end: usize) {
+        let bytes = &self.packet[self.covered..end];
+        self.gathered[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self.covered = end;
+    }
+
+    /// Sums what was gathered.
+    fn step(&mut self) {
+        self.crc = crc32c_append(self.crc, &self.gathered[..self.len]);
+        self.len = 0;
+    }
+
+    fn end(mut self) -> u32 {
+        self.step();
+        self.crc
     }
 }

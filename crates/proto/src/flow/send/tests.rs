@@ -360,3 +360,52 @@ fn a_message_is_alone_if_no_other_waits_and_nothing_of_it_has_left() {
     flow.repeat_part(0, 0, 100);
     assert_eq!(flow.lone_bytes(), None, "something is to be sent again");
 }
+
+#[test]
+fn what_is_taken_plainly_is_what_would_be_taken_anyway() {
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let range = |kind| ServiceRange::new(kind, 0, 9);
+    let mut plainly = 0;
+    for round in 0..400 {
+        let ((mut plain, mut credit), (mut usual, mut other)) = (flow(), flow());
+        let (bytes, messages) = (next(1 << 18), next(60));
+        for credit in [&mut credit, &mut other] {
+            (credit.limit_bytes, credit.limit_messages) = (bytes, messages);
+        }
+        for n in 0..1 + next(40) {
+            let len = if next(5) == 0 { next(80_000) } else { next(200) };
+            let service = (next(2) == 0).then_some(ServiceAddress::new(1, 2));
+            let message = Outgoing { service, tag: (next(3) == 0).then_some(n), ..message(n, len) };
+            let range = (next(9) == 0).then(|| range(n as u32));
+            for flow in [&mut plain, &mut usual] {
+                let seq = flow.push(Outgoing { range, ..message });
+                if round % 7 == 3 && n % 5 == 4 {
+                    flow.set_deadline(Instant(1_000));
+                    assert!(n % 2 == 0 || flow.withdraw(seq).is_some());
+                }
+            }
+        }
+        for _ in 0..80 {
+            let room = [next(1_400) as usize, 1_400][next(2) as usize];
+            let taken = if plain.is_plain() { plain.take_plain(&mut credit, room) } else { None };
+            plainly += u32::from(taken.is_some());
+            let take = taken.map(|(seq, message)| Take::Whole { seq, message });
+            let take = take.or_else(|| plain.take(Instant(5), &mut credit, room, 1_400));
+            assert_eq!(take, usual.take(Instant(5), &mut other, room, 1_400));
+            assert_eq!((plain.take_begun(), plain.has_more()), (usual.take_begun(), usual.has_more()));
+            if next(20) == 0 {
+                plain.repeat_whole(0, 1);
+                usual.repeat_whole(0, 1);
+            }
+        }
+        let used = |credit: &SendCredit| (credit.used_bytes, credit.used_messages);
+        assert_eq!(used(&credit), used(&other));
+    }
+    assert!(plainly > 1_000, "{plainly}");
+}

@@ -262,8 +262,6 @@ impl Session {
         }
         let extent = if is_assigned { None } else { fill.go_on(key, flow, &take) };
         let flow_key = flow.key;
-        flow.queued = flow.has_more();
-        let goes_on = flow.queued;
         self.schedule.note_sent(class, fill.now);
         fill.train.carry(class);
         let mut bytes = self.put_take(fill, key, flow_key, take);
@@ -275,6 +273,13 @@ impl Session {
             bytes += fill.begin_extent(extent);
         }
         fill.limit_small();
+        if !is_assigned && matches!(take, Take::Whole { .. }) {
+            bytes += self.put_more(fill, class, key);
+        }
+        let goes_on = self.sending.flows.get_mut(key).is_some_and(|flow| {
+            flow.queued = flow.has_more();
+            flow.queued
+        });
         let bytes = self.cost(key, bytes);
         if goes_on {
             self.schedule.account(class, index, bytes);
@@ -284,15 +289,38 @@ impl Session {
         if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
 
+    /// Puts those small messages of a flow behind the one that was put in that need no further thought and that the packet has room
+    /// for; what they cost.
+    fn put_more(&mut self, fill: &mut Fill<'_>, class: Class, key: u32) -> u64 {
+        let Some(flow) = self.sending.flows.get_mut(key).filter(|flow| flow.is_plain()) else { return 0 };
+        let Some(taken) = self.sending.credits.get_mut(flow.credit) else { return 0 };
+        let (mut bytes, mut room, mut run) = (0, fill.room(), None);
+        while room >= PACKET_FULL
+            && fill.takes(class)
+            && fill.takes_small(false)
+            && let Some((seq, message)) = flow.take_plain(&mut taken.credit, room)
+        {
+            put_whole(fill.train, flow.key, seq, &message);
+            run = Some(run.map_or((seq, 1), |(first, count)| (first, count + 1)));
+            let cost = message.len + FRAME_COST;
+            bytes += cost;
+            fill.charge(cost, false);
+            fill.limit_small();
+            room = fill.room();
+        }
+        if let Some((first, count)) = run {
+            fill.item(Item::Messages { flow: key, first, count });
+        }
+        bytes
+    }
+
     fn put_take(&mut self, fill: &mut Fill<'_>, key: u32, flow: FlowKey, take: Take) -> u64 {
         match take {
             Take::Whole { seq, message } => {
-                let len = message.len as usize;
                 if message.range.is_some() {
-                    put_part(fill.train, flow, seq, &message, 0, len);
+                    put_part(fill.train, flow, seq, &message, 0, message.len as usize);
                 } else {
-                    fill.train.with_head(|head| frame(flow, seq, &message).emit(head, len));
-                    fill.train.body(message.buffer, 0, len);
+                    put_whole(fill.train, flow, seq, &message);
                 }
                 fill.item(Item::Messages { flow: key, first: seq, count: 1 });
                 message.len + FRAME_COST
@@ -451,6 +479,14 @@ fn frame(flow: FlowKey, seq: u64, message: &Outgoing) -> Message {
         tag: message.tag,
         notify: message.returns,
     }
+}
+
+/// Appends a message to one port.
+#[inline]
+fn put_whole(train: &mut Train, flow: FlowKey, seq: u64, message: &Outgoing) {
+    let len = message.len as usize;
+    train.with_head(|head| frame(flow, seq, message).emit(head, len));
+    train.body(message.buffer, 0, len);
 }
 
 /// Appends so many bytes of a message from `offset` on.
