@@ -1,6 +1,6 @@
 //! Something to put under a profiler: `profile echo|count IFACE` on one node, `profile ping|flood BYTES COUNT IFACE`
 //! on the other. `profile self BYTES COUNT IFACE` sends to itself, so that only the program's own work is seen.
-//! `profile engines BYTES COUNT` has two engines talk in one thread under a clock of its own, so that the same
+//! `profile engines BYTES COUNT [BURST]` has two engines talk in one thread under a clock of its own, BURST messages at a time (1), so that the same
 //! instructions are executed each time: for counting them. Spinning; figures to compare with come from `polyrail bench`,
 //! not from here.
 
@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let role =
         args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
     if role == "engines" {
-        Pair::new()?.exchange(args[1].parse()?, args[2].parse()?);
+        let burst = args.get(3).map_or(Ok(1), |word| word.parse())?;
+        Pair::new()?.exchange(args[1].parse()?, args[2].parse()?, burst);
         return Ok(());
     }
     let interfaces = args.last().cloned();
@@ -127,21 +128,27 @@ impl Pair {
         self.ends[end].0.turn(self.now_ns, budget);
     }
 
-    /// `count` messages each way in turn. Each end has a turn to send, one that finds nothing and one to receive.
+    /// `count` messages each way, `burst` in turn. Each end has a turn to send, one that finds nothing and one to receive.
     #[inline(never)]
-    fn exchange(&mut self, bytes: usize, count: usize) {
+    fn exchange(&mut self, bytes: usize, count: usize, burst: usize) {
         let body = vec![7; bytes];
-        for _ in 0..count {
+        for _ in 0..count / burst {
             for (from, to) in [(0, 1), (1, 0)] {
                 let destination = Destination::Service(service(to));
-                let sent = self.ends[from].1.send(destination, Class::Normal, None, &body);
-                sent.expect("nothing else is under way");
+                for _ in 0..burst {
+                    let sent = self.ends[from].1.send(destination, Class::Normal, None, &body);
+                    sent.expect("nothing else is under way");
+                }
                 self.turn(from, Budget::SENDING);
                 self.turn(to, Budget::USUAL);
                 let client = &mut self.ends[to].1;
-                let Some(Arrival::Message(envelope, offset)) = client.poll() else { panic!("no message") };
-                assert_eq!(client.bytes(offset, envelope.len), body);
-                client.release(offset, envelope.len);
+                for _ in 0..burst {
+                    let Some(Arrival::Message(envelope, offset)) = client.poll() else {
+                        panic!("no message")
+                    };
+                    assert_eq!(client.bytes(offset, envelope.len), body);
+                    client.release(offset, envelope.len);
+                }
                 self.turn(from, Budget::USUAL);
             }
         }

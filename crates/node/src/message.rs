@@ -65,11 +65,15 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same as a message of its own.
+    /// One in the arena is here now, where none was.
     #[inline]
-    pub(crate) fn direct(port: &'a Port, client: &mut Client) -> Option<Self> {
-        let mut message = Message::place(port);
-        message.take_direct(client).then_some(message)
+    pub(crate) fn fill_in_arena(&mut self, envelope: Envelope, bytes: &'a [u8], offset: u64) {
+        (self.envelope, self.body) = (envelope, MessageBody::Arena { bytes, offset });
+    }
+
+    /// The same of one in a buffer of its own.
+    pub(crate) fn fill_owned(&mut self, envelope: Envelope, buffer: Buffer) {
+        (self.envelope, self.body) = (envelope, MessageBody::Owned(buffer));
     }
 
     /// One that came by a connection past the engine.

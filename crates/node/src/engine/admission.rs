@@ -67,6 +67,10 @@ impl Engine {
             let Some(slot) = self.store.slot(index) else { break };
             let Some(entry) = slot.pair.sq.take() else { break };
             count += 1;
+            if let Some((to, how, body, len, cookie)) = Command::sent_by(&entry) {
+                self.take_message(now, (index, port), (to, how), (body, len, cookie));
+                continue;
+            }
             match Command::decode(&entry) {
                 Some(command) => self.command(now, index, port, command),
                 None => self.fail(port, 0, FailureCode::Invalid),
@@ -135,10 +139,9 @@ impl Engine {
 
     fn command(&mut self, now: Instant, index: usize, port: PortId, command: Command) {
         match command {
-            Command::Send { to, how, body, len, cookie } => match self.admit_body(index, body, len, cookie) {
-                Some(buffer) => self.send(now, port, to, how, (buffer, len)),
-                None => self.fail(port, cookie, FailureCode::Invalid),
-            },
+            Command::Send { to, how, body, len, cookie } => {
+                self.take_message(now, (index, port), (to, how), (body, len, cookie));
+            }
             Command::Bind(range, scope, weight) => {
                 self.bind(port, range, |node| node.bind_weighted(port, range, scope, weight));
             }
@@ -198,6 +201,21 @@ impl Engine {
             Err(_) => Completion::Answer(ANSWER_LIMIT),
         };
         self.store.complete(port, answer);
+    }
+
+    /// A client sends a message.
+    #[inline]
+    fn take_message(
+        &mut self,
+        now: Instant,
+        (index, port): (usize, PortId),
+        (to, how): (Destination, Manner),
+        (body, len, cookie): (Body, u64, u64),
+    ) {
+        match self.admit_body(index, body, len, cookie) {
+            Some(buffer) => self.send(now, port, to, how, (buffer, len)),
+            None => self.fail(port, cookie, FailureCode::Invalid),
+        }
     }
 
     fn send(&mut self, now: Instant, port: PortId, to: Destination, how: Manner, body: (BufferId, u64)) {

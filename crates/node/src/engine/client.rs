@@ -435,8 +435,7 @@ impl Client {
 
     fn submit(&mut self, to: Destination, how: Manner, body: Body, len: u64) -> Result<u64, Blocked> {
         let cookie = self.sent;
-        let command = Command::Send { to, how, body, len, cookie };
-        self.pair.sq.push(&command.encode()).map_err(|_| Blocked)?;
+        self.pair.sq.push(&Command::encode_send(to, how, (body, len), cookie)).map_err(|_| Blocked)?;
         self.note_sent(to, len);
         self.directs.note_engine(cookie);
         self.sent += 1;
@@ -576,6 +575,21 @@ impl Client {
         Some(arrival)
     }
 
+    /// The next arrival if it is a message in memory; anything else stays next in line. If there is none nobody is told anything yet, unlike by
+    /// [`Client::poll`]: whoever has just been handed a message is about to answer it.
+    #[inline]
+    pub(crate) fn poll_message(&mut self) -> Option<Arrival> {
+        if !self.has_arrivals() {
+            return None;
+        }
+        let arrival = self.poll()?;
+        if matches!(arrival, Arrival::Message(..) | Arrival::Owned(..)) {
+            return Some(arrival);
+        }
+        self.kept.push_front(arrival);
+        None
+    }
+
     /// The next arrival that was not seen before.
     pub fn poll_fresh(&mut self) -> Option<Arrival> {
         let Some(entry) = self.pair.cq.take() else {
@@ -590,16 +604,15 @@ impl Client {
             self.pair.cq.commit();
             self.tell_consumed();
         }
+        if let Some((envelope, body)) = Completion::told_by(&entry) {
+            let arrival = match body {
+                Body::Arena(offset) => Arrival::Message(envelope, offset),
+                Body::Exchanged(number) => Arrival::Owned(envelope, self.exchange.take(number)?),
+                Body::Spaced(_) => return None,
+            };
+            return Some(self.sorted(envelope.connection, arrival));
+        }
         match Completion::decode(&entry)? {
-            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
-                let envelope = Envelope { from, connection, service, tag, class, len, notify };
-                let arrival = match body {
-                    Body::Arena(offset) => Arrival::Message(envelope, offset),
-                    Body::Exchanged(number) => Arrival::Owned(envelope, self.exchange.take(number)?),
-                    Body::Spaced(_) => return None,
-                };
-                Some(self.sorted(connection, arrival))
-            }
             Completion::Offer { from, len, offer, connection } => {
                 Some(self.sorted(connection, Arrival::Offer { from, len, offer }))
             }

@@ -2,6 +2,7 @@
 
 mod entry;
 
+use super::client::Envelope;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::config::Policy;
 use polyrail_proto::error::{ConnectError, ConnectionOver, Failure};
@@ -117,25 +118,8 @@ pub enum Command {
 /// From the engine to a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
-    /// A message arrived.
-    Message {
-        /// Who sent it.
-        from: PortAddress,
-        /// The connection by which it came.
-        connection: Option<ConnectionId>,
-        /// The service that was addressed.
-        service: Option<ServiceAddress>,
-        /// The sender's tag.
-        tag: Option<u64>,
-        /// Class.
-        class: Class,
-        /// Its bytes.
-        body: Body,
-        /// How many.
-        len: u64,
-        /// Its sender wants to be told when it was read: the client counts these.
-        notify: bool,
-    },
+    /// A message arrived: what is known of it, and its bytes.
+    Message(Envelope, Body),
     /// A message wants to come and finds no memory.
     Offer {
         /// Who sends it.

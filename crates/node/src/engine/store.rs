@@ -11,8 +11,8 @@ pub(crate) use slot::Arrived;
 pub(super) use slot::Slot;
 
 use super::admission::users::{CLIENTS_MAX, Charged};
-use super::client::{Client, Exchange};
-use super::command::Completion;
+use super::client::{Client, Envelope, Exchange};
+use super::command::{Body, Completion};
 use super::guests::Guest;
 use super::readers::Readers;
 use super::spaced::{Loans, Spacing};
@@ -444,6 +444,18 @@ impl EngineStore {
         }
     }
 
+    /// The same for a message.
+    #[inline]
+    pub(super) fn complete_message(&mut self, port: PortId, envelope: Envelope, body: Body) {
+        self.dirty = true;
+        let Some((_, slot)) = self.slot_of(port) else { return };
+        slot.dirty = true;
+        let entry = Completion::encode_message(&envelope, body);
+        if !slot.overflow.is_empty() || slot.pair.cq.stage(&entry).is_err() {
+            slot.overflow.push_back(Completion::Message(envelope, body));
+        }
+    }
+
     /// Makes what was staged visible, and wakes clients that sleep; `rang` says whether there were any. Returns how many
     /// were told something.
     pub(super) fn publish(&mut self, names_generation: u64, rang: &mut bool) -> u32 {
@@ -721,6 +733,9 @@ impl Store for EngineStore {
     }
 
     fn place(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {
+        if self.readers.is_empty() {
+            return self.keep_bytes(buffer, offset, bytes);
+        }
         self.place_run(buffer, offset, bytes, bytes.len().max(1), 0);
     }
 

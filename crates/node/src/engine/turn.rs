@@ -1,5 +1,6 @@
 //! One turn: commands in, datagrams in, timers, trains out, news out.
 
+use super::client::Envelope;
 use super::command::{Completion, Ended, FailureCode};
 use super::store::COOKIE_MASK;
 use super::{Attached, Budget, Engine, Look, Work, media};
@@ -397,9 +398,8 @@ impl Engine {
                     if let Some(receipt) = receipt {
                         self.store.note_unread(port, receipt);
                     }
-                    let message =
-                        Completion::Message { from, connection, service, tag, class, body, len, notify };
-                    self.store.complete(port, message);
+                    let envelope = Envelope { from, connection, service, tag, class, len, notify };
+                    self.store.complete_message(port, envelope, body);
                 }
                 Event::Offer { port, from, len, session, transfer, connection } => {
                     let offer = (session.0, transfer);

@@ -12,47 +12,48 @@ use std::time::Duration;
 impl Port {
     /// The next message; waits for it.
     pub fn recv(&self) -> Result<Message<'_>, RecvError> {
-        loop {
-            if let Some(message) = self.recv_until(None)? {
-                return Ok(message);
-            }
-        }
+        let mut message = Message::place(self);
+        while !self.recv_until(None, &mut message)? {}
+        Ok(message)
     }
 
     /// The next message, or `None` after `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        self.recv_until(Some(timeout))
+        let mut message = Message::place(self);
+        Ok(self.recv_until(Some(timeout), &mut message)?.then_some(message))
     }
 
     /// The next message among those that came with the last one: looks for no more, so that it costs nothing when there
     /// is none. (A large message among them is fetched, which may take a while.)
     pub fn recv_arrived(&self) -> Result<Option<Message<'_>>, RecvError> {
-        self.next()
+        let mut message = Message::place(self);
+        Ok(self.next(&mut message)?.then_some(message))
     }
 
     /// The next message if one is here or at the door.
     pub fn try_recv(&self) -> Result<Option<Message<'_>>, RecvError> {
-        if let Some(message) = self.next()? {
-            return Ok(Some(message));
+        let mut message = Message::place(self);
+        Ok(self.try_recv_into(&mut message)?.then_some(message))
+    }
+
+    fn try_recv_into<'a>(&'a self, message: &mut Message<'a>) -> Result<bool, RecvError> {
+        if self.next(message)? {
+            return Ok(true);
         }
         if self.shared.host.is_forked() {
             return Err(RecvError::Forked);
         }
         self.drive();
-        let next = self.next()?;
-        if next.is_none()
-            && let Some(descriptor) = self.descriptor.get()
-        {
-            self.clear_readiness(descriptor);
-            if self.has_no_engine() {
-                self.look_around();
-            }
-            return match self.next()? {
-                None if self.is_cut_off() => Err(RecvError::Closed),
-                next => Ok(next),
-            };
+        if self.next(message)? {
+            return Ok(true);
         }
-        Ok(next)
+        let Some(descriptor) = self.descriptor.get() else { return Ok(false) };
+        self.clear_readiness(descriptor);
+        if self.has_no_engine() {
+            self.look_around();
+        }
+        let is_here = self.next(message)?;
+        if !is_here && self.is_cut_off() { Err(RecvError::Closed) } else { Ok(is_here) }
     }
 
     /// The next message, copied to the front of `into`; its length, which may be larger than what was copied.
@@ -79,10 +80,7 @@ impl Port {
             count = self.take_run(most, &mut each);
         }
         if count == 0 && most > 0 {
-            let Some(message) = self.recv_until(timeout)? else { return Ok(0) };
-            each(&message);
-            drop(message);
-            count = 1 + self.take_past(most - 1, &mut each);
+            count = self.take_first(most, timeout, &mut each)?;
         }
         Ok(count)
     }
@@ -108,17 +106,46 @@ impl Port {
         most
     }
 
-    fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, RecvError> {
-        if let Some(message) = self.next()? {
-            return Ok(Some(message));
+    /// Waits for a message, and hands it over and what is here behind it, up to `most`.
+    #[inline(never)]
+    fn take_first(
+        &self,
+        most: usize,
+        timeout: Option<Duration>,
+        each: &mut impl FnMut(&Message<'_>),
+    ) -> Result<usize, RecvError> {
+        let mut message = Message::place(self);
+        if !self.recv_until(timeout, &mut message)? {
+            return Ok(0);
+        }
+        each(&message);
+        message.let_go();
+        for count in 1..most {
+            if self.owes.get() {
+                self.take_returns();
+            }
+            let arrival = self.client.borrow_mut().poll_message();
+            let Some(arrival) = arrival else { return Ok(count + self.take_past(most - count, each)) };
+            self.fill(&mut message, arrival);
+            each(&message);
+            message.let_go();
+        }
+        Ok(most)
+    }
+
+    fn recv_until<'a>(
+        &'a self,
+        timeout: Option<Duration>,
+        message: &mut Message<'a>,
+    ) -> Result<bool, RecvError> {
+        if self.next(message)? {
+            return Ok(true);
         }
         if self.shared.host.is_forked() {
             return Err(RecvError::Forked);
         }
-        if self.look_on()
-            && let Some(message) = Message::direct(self, &mut self.client.borrow_mut())
-        {
-            return Ok(Some(message));
+        if self.look_on() && message.take_direct(&mut self.client.borrow_mut()) {
+            return Ok(true);
         }
         let mut now_ns = timeout.map(|_| now_ns());
         let until_ns = now_ns.zip(timeout).map(|(now_ns, timeout)| later(now_ns, timeout));
@@ -127,47 +154,43 @@ impl Port {
                 let mut client = port.client.borrow_mut();
                 client.has_arrivals() || client.has_direct()
             });
-            if let Some(message) = self.next()? {
-                return Ok(Some(message));
+            if self.next(message)? {
+                return Ok(true);
             }
             if self.is_cut_off() {
                 return Err(RecvError::Closed);
             }
             if !arrived {
-                return Ok(None);
+                return Ok(false);
             }
         }
     }
 
-    /// The next message among what has arrived; everything else is put where it belongs.
+    /// Takes the next message among what has arrived, if there is one; everything else is put where it belongs. It goes to a place of the
+    /// caller's, which holds none: to move it from call to call would cost as much as all the rest.
     #[inline]
-    fn next(&self) -> Result<Option<Message<'_>>, RecvError> {
+    fn next<'a>(&'a self, message: &mut Message<'a>) -> Result<bool, RecvError> {
         if self.owes.get() {
             self.take_returns();
         }
         let mut client = self.client.borrow_mut();
         if client.has_business() {
             drop(client);
-            return self.next_of_all();
+            return self.next_of_all(message);
         }
-        Ok(Message::direct(self, &mut client))
+        Ok(message.take_direct(&mut client))
     }
 
     #[inline(never)]
-    fn next_of_all(&self) -> Result<Option<Message<'_>>, RecvError> {
+    fn next_of_all<'a>(&'a self, message: &mut Message<'a>) -> Result<bool, RecvError> {
         loop {
             let Some(arrival) = self.client.borrow_mut().poll() else {
-                return Ok(Message::direct(self, &mut self.client.borrow_mut()));
+                return Ok(message.take_direct(&mut self.client.borrow_mut()));
             };
             match arrival {
-                Arrival::Message(envelope, offset) => {
-                    self.note_taken(&envelope);
-                    let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
-                    return Ok(Some(Message::in_arena(self, envelope, bytes, offset)));
-                }
-                Arrival::Owned(envelope, buffer) => {
-                    self.note_taken(&envelope);
-                    return Ok(Some(Message::owned(self, envelope, buffer)));
+                Arrival::Message(..) | Arrival::Owned(..) => {
+                    self.fill(message, arrival);
+                    return Ok(true);
                 }
                 Arrival::Offer { len, offer, from } => {
                     if let Err(error) = self.accept_offer(len, offer) {
@@ -182,6 +205,23 @@ impl Port {
                 Arrival::Answer(_) | Arrival::Came(_) | Arrival::Taken(_) | Arrival::Past(_) => {}
                 Arrival::Sorted => self.take_offered_trunk(),
             }
+        }
+    }
+
+    /// Takes a message that has come by the engine.
+    #[inline(always)]
+    fn fill<'a>(&'a self, message: &mut Message<'a>, arrival: Arrival) {
+        match arrival {
+            Arrival::Message(envelope, offset) => {
+                self.note_taken(&envelope);
+                let bytes = self.rx.bytes(offset, envelope.len as usize).unwrap_or(&[]);
+                message.fill_in_arena(envelope, bytes, offset);
+            }
+            Arrival::Owned(envelope, buffer) => {
+                self.note_taken(&envelope);
+                message.fill_owned(envelope, buffer);
+            }
+            _ => {}
         }
     }
 

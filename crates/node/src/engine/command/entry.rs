@@ -1,6 +1,7 @@
 //! How commands and completions lie in the entries of the queues: a head of operation, class and flags, then seven words.
 
 use super::{Awaited, Body, Command, Completion, Ended, FailureCode, NotConnecting};
+use crate::engine::client::Envelope;
 use polyrail_proto::address::{Scope, ServiceAddress, ServiceRange};
 use polyrail_proto::config::Policy;
 use polyrail_proto::flow::Class;
@@ -131,19 +132,28 @@ fn unpair(word: u64) -> (u32, u32) {
 }
 
 impl Command {
+    /// The entry of [`Command::Send`]. Nearly all commands are such, and to make one of each first would cost as much again.
+    #[inline(always)]
+    pub(in crate::engine) fn encode_send(
+        to: Destination,
+        how: Manner,
+        (body, len): (Body, u64),
+        cookie: u64,
+    ) -> Entry {
+        let Manner { class, tag, returns, expires_at } = how;
+        let (flags, value) = body_parts(body);
+        let (way, node, word) = to_parts(to);
+        let told = flags | way | flag(tag.is_some(), TAGGED) | flag(returns, RETURNS);
+        let head = OP_SEND | (class as u64) << 8 | told;
+        // The beginning of time has passed, so that no deadline is lost by it.
+        let until = expires_at.map_or(0, |at| at.0.max(1));
+        [head, node, word, value, len, tag.unwrap_or(0), cookie, until]
+    }
+
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Command::Send { to, how, body, len, cookie } => {
-                let Manner { class, tag, returns, expires_at } = how;
-                let (flags, value) = body_parts(body);
-                let tagged = if tag.is_some() { TAGGED } else { 0 };
-                let (way, node, word) = to_parts(to);
-                let head = OP_SEND | (class as u64) << 8 | flags | tagged | way | flag(returns, RETURNS);
-                // The beginning of time has passed, so that no deadline is lost by it.
-                let until = expires_at.map_or(0, |at| at.0.max(1));
-                [head, node, word, value, len, tag.unwrap_or(0), cookie, until]
-            }
+            Command::Send { to, how, body, len, cookie } => Self::encode_send(to, how, (body, len), cookie),
             Command::Connect { to, class, stream, first, last, cookie } => {
                 let (body, len) = first.unwrap_or((Body::Arena(0), 0));
                 let (flags, value) = body_parts(body);
@@ -184,8 +194,28 @@ impl Command {
         [op, kind, instances, weight as u64, 0, 0, 0, 0]
     }
 
+    /// The message that is sent by an entry that a client wrote, if it is one: where to, how, its body, length and cookie (see
+    /// [`Command::encode_send`]).
+    #[inline(always)]
+    pub(in crate::engine) fn sent_by(entry: &Entry) -> Option<(Destination, Manner, Body, u64, u64)> {
+        let head = entry[0];
+        if head & 0xff != OP_SEND {
+            return None;
+        }
+        let how = Manner {
+            class: Class::from_bits((head >> 8) as u8),
+            tag: (head & TAGGED != 0).then_some(entry[5]),
+            returns: head & RETURNS != 0,
+            expires_at: (entry[7] != 0).then_some(Instant(entry[7])),
+        };
+        Some((to_of(head, entry[1], entry[2]), how, body_of(head, entry[3]), entry[4], entry[6]))
+    }
+
     /// From an entry that a client wrote, which may be anything.
     pub fn decode(entry: &Entry) -> Option<Command> {
+        if let Some((to, how, body, len, cookie)) = Self::sent_by(entry) {
+            return Some(Command::Send { to, how, body, len, cookie });
+        }
         let head = entry[0];
         let range = || {
             let (kind, scope) = unpair(entry[1]);
@@ -194,18 +224,6 @@ impl Command {
             (ServiceRange::new(kind, lower, upper), scope)
         };
         Some(match head & 0xff {
-            OP_SEND => Command::Send {
-                to: to_of(head, entry[1], entry[2]),
-                how: Manner {
-                    class: Class::from_bits((head >> 8) as u8),
-                    tag: (head & TAGGED != 0).then_some(entry[5]),
-                    returns: head & RETURNS != 0,
-                    expires_at: (entry[7] != 0).then_some(Instant(entry[7])),
-                },
-                body: body_of(head, entry[3]),
-                len: entry[4],
-                cookie: entry[6],
-            },
             OP_CONNECT => Command::Connect {
                 to: to_of(head, entry[1], entry[2]),
                 class: Class::from_bits((head >> 8) as u8),
@@ -245,27 +263,22 @@ impl Command {
 }
 
 impl Completion {
+    /// The entry of [`Completion::Message`] (see [`Command::encode_send`]).
+    #[inline(always)]
+    pub(in crate::engine) fn encode_message(envelope: &Envelope, body: Body) -> Entry {
+        let &Envelope { from, connection, service, tag, class, len, notify } = envelope;
+        let (flags, value) = body_parts(body);
+        let s = service.unwrap_or_default();
+        let told = flags | flag(tag.is_some(), TAGGED) | flag(service.is_some(), SERVICE);
+        let head = OP_MESSAGE | (class as u64) << 8 | told | flag(notify, NOTIFY);
+        let (node, port, service) = (from.node.0, from.port.0 as u64, pair(s.kind, s.instance));
+        [head, node, port, value, len, tag.unwrap_or(0), service, word_of(connection)]
+    }
+
     /// As an entry.
     pub fn encode(&self) -> Entry {
         match *self {
-            Completion::Message { from, connection, service, tag, class, body, len, notify } => {
-                let (flags, value) = body_parts(body);
-                let tagged = if tag.is_some() { TAGGED } else { 0 };
-                let addressed = if service.is_some() { SERVICE } else { 0 };
-                let s = service.unwrap_or_default();
-                let head =
-                    OP_MESSAGE | (class as u64) << 8 | flags | tagged | addressed | flag(notify, NOTIFY);
-                [
-                    head,
-                    from.node.0,
-                    from.port.0 as u64,
-                    value,
-                    len,
-                    tag.unwrap_or(0),
-                    pair(s.kind, s.instance),
-                    word_of(connection),
-                ]
-            }
+            Completion::Message(ref envelope, body) => Self::encode_message(envelope, body),
             Completion::Offer { from, len, offer, connection } => {
                 let offer = pair(offer.0, offer.1);
                 [OP_OFFER, from.node.0, from.port.0 as u64, offer, len, 0, 0, word_of(connection)]
@@ -312,26 +325,35 @@ impl Completion {
         }
     }
 
+    /// The message that an entry of the engine's tells of, if it does: what is known of it, and where it is.
+    #[inline(always)]
+    pub(in crate::engine) fn told_by(entry: &Entry) -> Option<(Envelope, Body)> {
+        let head = entry[0];
+        if head & 0xff != OP_MESSAGE {
+            return None;
+        }
+        let (kind, instance) = unpair(entry[6]);
+        let envelope = Envelope {
+            from: PortAddress { node: NodeId(entry[1]), port: PortId(entry[2] as u32) },
+            connection: connection_of(entry[7]),
+            service: (head & SERVICE != 0).then_some(ServiceAddress { kind, instance }),
+            tag: (head & TAGGED != 0).then_some(entry[5]),
+            class: Class::from_bits((head >> 8) as u8),
+            len: entry[4],
+            notify: head & NOTIFY != 0,
+        };
+        Some((envelope, body_of(head, entry[3])))
+    }
+
     /// From an entry that the engine wrote.
-    #[inline]
     pub fn decode(entry: &Entry) -> Option<Completion> {
+        if let Some((envelope, body)) = Self::told_by(entry) {
+            return Some(Completion::Message(envelope, body));
+        }
         let head = entry[0];
         let from = || PortAddress { node: NodeId(entry[1]), port: PortId(entry[2] as u32) };
         let credit = (entry[3], entry[4]);
         Some(match head & 0xff {
-            OP_MESSAGE => {
-                let (kind, instance) = unpair(entry[6]);
-                Completion::Message {
-                    from: from(),
-                    connection: connection_of(entry[7]),
-                    service: (head & SERVICE != 0).then_some(ServiceAddress { kind, instance }),
-                    tag: (head & TAGGED != 0).then_some(entry[5]),
-                    class: Class::from_bits((head >> 8) as u8),
-                    body: body_of(head, entry[3]),
-                    len: entry[4],
-                    notify: head & NOTIFY != 0,
-                }
-            }
             OP_OFFER => Completion::Offer {
                 from: from(),
                 len: entry[4],
@@ -501,15 +523,12 @@ mod tests {
 
     #[test]
     fn completions_survive_their_entries() {
-        let message = |connection, service, tag| Completion::Message {
-            from: TO,
-            connection,
-            service,
-            tag,
-            class: Class::Normal,
-            body: Body::Arena(64),
-            len: 0,
-            notify: tag.is_some(),
+        let message = |connection, service, tag: Option<u64>| {
+            let (class, len, notify) = (Class::Normal, 0, tag.is_some());
+            Completion::Message(
+                Envelope { from: TO, connection, service, tag, class, len, notify },
+                Body::Arena(64),
+            )
         };
         let offer =
             |connection| Completion::Offer { from: TO, len: 1 << 33, offer: (1, u32::MAX), connection };
