@@ -276,6 +276,13 @@ impl Session {
         if !is_assigned && matches!(take, Take::Whole { .. }) {
             bytes += self.put_more(fill, class, key);
         }
+        self.end_turn(class, index, key, bytes);
+        if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
+    }
+
+    /// A flow has put so many bytes into a packet.
+    #[inline]
+    fn end_turn(&mut self, class: Class, index: usize, key: u32, bytes: u64) {
         let goes_on = self.sending.flows.get_mut(key).is_some_and(|flow| {
             flow.queued = flow.has_more();
             flow.queued
@@ -286,7 +293,6 @@ impl Session {
         } else {
             self.schedule.finish(class, index, bytes);
         }
-        if fill.rest.is_some() { Advance::Full } else { Advance::Stay }
     }
 
     /// Puts those small messages of a flow behind the one that was put in that need no further thought and that the packet has room
