@@ -1,8 +1,8 @@
 //! Something to put under a profiler: `profile echo|count IFACE` on one node, `profile ping|flood BYTES COUNT IFACE`
 //! on the other. `profile self BYTES COUNT IFACE` sends to itself, so that only the program's own work is seen.
-//! `profile engines BYTES COUNT [BURST]` has two engines talk in one thread under a clock of its own, BURST messages at a time (1), so that the same
-//! instructions are executed each time: for counting them. Spinning; figures to compare with come from `polyrail bench`,
-//! not from here.
+//! `profile engines BYTES COUNT [BURST]` has two engines talk in one thread under a clock of its own, one message at a time or
+//! BURST, so that the same instructions are executed each time: for counting them. Spinning; figures to compare with come from
+//! `polyrail bench`, not from here.
 
 use polyrail::engine::client::{Arrival, Exchange};
 use polyrail::engine::{Budget, Client, Engine};
@@ -17,7 +17,7 @@ const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let role =
-        args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE")?.clone();
+        args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE | engines BYTES COUNT [BURST]")?.clone();
     if role == "engines" {
         let burst = args.get(3).map_or(Ok(1), |word| word.parse())?;
         Pair::new()?.exchange(args[1].parse()?, args[2].parse()?, burst);

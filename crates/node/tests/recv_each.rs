@@ -44,7 +44,7 @@ fn a_call_takes_all_that_is_here_and_no_more_than_was_asked_for() {
 }
 
 #[test]
-fn what_must_be_asked_for_and_answers_in_between_change_no_order() {
+fn large_messages_and_failures_in_between_change_no_order() {
     let node = local::node(Config::new(), &[]);
     let (from, to) = ports(&node);
     let lens: Vec<usize> =

@@ -575,8 +575,8 @@ impl Client {
         Some(arrival)
     }
 
-    /// The next arrival if it is a message in memory; anything else stays next in line. If there is none nobody is told anything yet, unlike by
-    /// [`Client::poll`]: whoever has just been handed a message is about to answer it.
+    /// The next arrival if it is a message in memory; anything else stays next in line. If there is none nobody is told anything yet,
+    /// unlike by [`Client::poll`]: whoever has just been handed a message is about to answer it.
     #[inline]
     pub(crate) fn poll_message(&mut self) -> Option<Arrival> {
         if !self.has_arrivals() {
@@ -743,5 +743,32 @@ impl Client {
     fn state(&self) -> u64 {
         let closing = if self.closing { CLIENT_CLOSING } else { 0 };
         self.read << CLIENT_READ_AT | closing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polyrail_shm::{Backing, QueuePair, Sizes};
+
+    #[test]
+    fn what_is_no_message_stays_next_in_line_for_who_wants_messages() {
+        let sizes = Sizes { sq_entries: 16, cq_entries: 16, tx_bytes: 1 << 16, rx_bytes: 1 << 16 };
+        let (pair, _engine) = QueuePair::create(sizes, Backing::Private).unwrap();
+        let address = PortAddress { node: NodeId(1), port: PortId(2) };
+        let mut client = Client::new(pair, address, Exchange::default(), None);
+        let message = |offset| Arrival::Message(Envelope::EMPTY, offset);
+        for arrival in [message(0), Arrival::Came(7), message(64), Arrival::Failed(8, FailureCode::NoPort)] {
+            client.keep(arrival);
+        }
+        assert!(matches!(client.poll_message(), Some(Arrival::Message(_, 0))));
+        for _ in 0..2 {
+            assert!(client.poll_message().is_none());
+        }
+        assert!(matches!(client.poll(), Some(Arrival::Came(7))));
+        assert!(matches!(client.poll_message(), Some(Arrival::Message(_, 64))));
+        assert!(client.poll_message().is_none());
+        assert!(matches!(client.poll(), Some(Arrival::Failed(8, _))));
+        assert!(client.poll_message().is_none() && client.poll().is_none());
     }
 }

@@ -221,7 +221,7 @@ impl Port {
                 self.note_taken(&envelope);
                 message.fill_owned(envelope, buffer);
             }
-            _ => {}
+            other => debug_assert!(false, "no message: {other:?}"),
         }
     }
 

@@ -459,15 +459,14 @@ impl SendFlow {
         self.cursor == 0 && self.again.is_empty() && self.dated.is_empty() && self.withdrawn == 0
     }
 
-    /// As [`SendFlow::take`] of a flow that [is plain](SendFlow::is_plain) and may send now, if what is next is one small message to one
-    /// port and fits whole into `room` bytes: most of many are, and to look at everything for each would cost more than to put it in.
+    /// As [`SendFlow::take`] of a flow that [is plain](SendFlow::is_plain) and may send now, if what is next is a small message and fits
+    /// whole into `room` bytes: most of many are, and to look at everything for each would cost more than to put it in.
     #[inline]
     pub fn take_plain(&mut self, credit: &mut SendCredit, room: usize) -> Option<(u64, Outgoing)> {
         let seq = self.next;
         let message = self.message(seq)?.message;
         let cost = credit_cost(message.len);
-        let is_small = message.len <= limits::SMALL_BYTES_MAX && message.range.is_none();
-        let fits = is_small && whole_bytes(&message) <= room;
+        let fits = message.len <= limits::SMALL_BYTES_MAX && whole_bytes(&message) <= room;
         if !fits || self.fills_window() || !credit.affords(cost) {
             return None;
         }

@@ -409,3 +409,15 @@ fn what_is_taken_plainly_is_what_would_be_taken_anyway() {
     }
     assert!(plainly > 1_000, "{plainly}");
 }
+
+#[test]
+fn no_more_leaves_plainly_than_the_receiver_orders() {
+    let (mut flow, mut credit) = flow();
+    (credit.limit_bytes, credit.limit_messages) = (u64::MAX, u64::MAX);
+    (0..limits::REORDER_MESSAGES_MAX + 9).for_each(|n| drop(flow.push(message(n, 8))));
+    let taken = std::iter::from_fn(|| flow.take_plain(&mut credit, 1_400)).count() as u64;
+    assert_eq!((taken, flow.fills_window()), (limits::REORDER_MESSAGES_MAX, true));
+    flow.confirm_whole(0, 1, |_| ());
+    assert_eq!(flow.take_plain(&mut credit, 1_400), Some((taken, message(taken, 8))));
+    assert_eq!(flow.take_plain(&mut credit, 1_400), None);
+}

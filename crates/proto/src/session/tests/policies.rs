@@ -71,6 +71,19 @@ fn round_robin_takes_the_links_in_turn() {
 }
 
 #[test]
+fn each_of_several_messages_has_its_own_link_beside_those_that_choose_theirs_late() {
+    let mut rules = config();
+    rules.class_policies[Class::Urgent as usize] = Some(Policy::RoundRobin);
+    let mut session = super::session(&rules, &[(Active, 0); 2]);
+    session.links.iter_mut().for_each(make_fast);
+    send(&mut session, 8);
+    (0..6).for_each(|_| send_by(&mut session, Class::Urgent, 100));
+    let mut shares = shares(&mut session);
+    shares.sort_unstable();
+    assert_eq!(shares, [300, 308]);
+}
+
+#[test]
 fn round_robin_cuts_large_messages_in_equal_parts() {
     let mut session = with(Policy::RoundRobin, 2);
     let parts = parts_of(&mut session, 512 << 10);

@@ -119,6 +119,17 @@ fn small_messages_of_bulk_wait_for_the_window_as_large_ones_do() {
 }
 
 #[test]
+fn small_messages_of_bulk_that_share_a_packet_take_no_more_than_the_window_has_room_for() {
+    let mut session = up(1);
+    fill_window(&mut session.links[0], (64 << 10) - 1);
+    (0..100).for_each(|_| send_by(&mut session, Class::Bulk, 8));
+    // Any room counts as a packet's; each costs 32 bytes of it, and takes 24 of the packet, which would have room for 60.
+    let (_, packets) = poll(&mut session, 0).unwrap();
+    assert_eq!(messages(&packets).len(), 1_472 / 32);
+    assert!(poll(&mut session, 0).is_none());
+}
+
+#[test]
 fn the_queue_of_a_link_is_short_while_bulk_shares_it_with_others() {
     for (classes, shared) in [
         (vec![Class::Bulk], false),

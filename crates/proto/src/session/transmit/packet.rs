@@ -323,11 +323,7 @@ impl Session {
     fn put_take(&mut self, fill: &mut Fill<'_>, key: u32, flow: FlowKey, take: Take) -> u64 {
         match take {
             Take::Whole { seq, message } => {
-                if message.range.is_some() {
-                    put_part(fill.train, flow, seq, &message, 0, message.len as usize);
-                } else {
-                    put_whole(fill.train, flow, seq, &message);
-                }
+                put_whole(fill.train, flow, seq, &message);
                 fill.item(Item::Messages { flow: key, first: seq, count: 1 });
                 message.len + FRAME_COST
             }
@@ -487,10 +483,13 @@ fn frame(flow: FlowKey, seq: u64, message: &Outgoing) -> Message {
     }
 }
 
-/// Appends a message to one port.
+/// Appends a whole message.
 #[inline]
 fn put_whole(train: &mut Train, flow: FlowKey, seq: u64, message: &Outgoing) {
     let len = message.len as usize;
+    if message.range.is_some() {
+        return put_part(train, flow, seq, message, 0, len);
+    }
     train.with_head(|head| frame(flow, seq, message).emit(head, len));
     train.body(message.buffer, 0, len);
 }
