@@ -414,7 +414,7 @@ fn what_is_taken_plainly_is_what_would_be_taken_anyway() {
 fn no_more_leaves_plainly_than_the_receiver_orders() {
     let (mut flow, mut credit) = flow();
     (credit.limit_bytes, credit.limit_messages) = (u64::MAX, u64::MAX);
-    (0..limits::REORDER_MESSAGES_MAX + 9).for_each(|n| drop(flow.push(message(n, 8))));
+    (0..limits::REORDER_MESSAGES_MAX + 9).for_each(|n| assert_eq!(flow.push(message(n, 8)), n));
     let taken = std::iter::from_fn(|| flow.take_plain(&mut credit, 1_400)).count() as u64;
     assert_eq!((taken, flow.fills_window()), (limits::REORDER_MESSAGES_MAX, true));
     flow.confirm_whole(0, 1, |_| ());
