@@ -54,6 +54,7 @@ docs() { RUSTDOCFLAGS="-D warnings" cargo doc "${profile[@]}" --workspace --no-d
 
 # What failed is said once more at the very end, where it isn't lost among thousands of lines.
 test_output=$(mktemp)
+trap 'rm -f "$test_output"' EXIT
 tests() { cargo test "${profile[@]}" --workspace --no-fail-fast 2>&1 | tee "$test_output"; }
 
 # Each failed test's own output (the last lines of it), and the line that names its file.
@@ -84,9 +85,6 @@ planted_faults() {
 guest() {
     local kernel
     kernel=$(scripts/kernel.sh) || return 1
-    wait "$building" || { cat "$built"; echo "the static program could not be built (scripts/static.sh)"; return 1; }
-    PROGRAM=$(tail -n1 "$built")
-    export PROGRAM
     export DOCUMENT="${CARGO_TARGET_DIR:-target}/guest/kernel-tipc.json"
     scripts/guest.sh "$kernel"
     local code=$?
@@ -123,14 +121,9 @@ if ! can_make_namespaces; then
 fi
 step loom loom
 step fuzz fuzz
-lack=$(guest_lacks)
-# Beside the simulator, where time is the simulator's own and no test waits for a core.
-built=$(mktemp)
-building=
-[ -z "$lack" ] && wanted guest && { scripts/static.sh >"$built" 2>&1 & building=$!; }
-trap 'rm -f "$test_output" "$built"; [ -z "$building" ] || kill "$building" 2>/dev/null' EXIT
 step simulator simulator
 step planted-faults planted_faults
+lack=$(guest_lacks)
 if [ -z "$lack" ]; then
     step guest guest
 else

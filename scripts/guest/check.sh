@@ -69,7 +69,7 @@ check inter stream $connected $short --wait block --size 60000 --rate 20 --loss 
 
 # Of everything in one run: a row for each protocol and workload, a figure for each finding. What the figures are decides nothing here.
 echo "==== plan kernel-tipc"
-# Two programs that begin to talk past their node stall once for some 60 ms there: that is over after half a second.
+# Two programs that begin to talk past their node stall once for some 60 ms here (docs/measuring.md): over after half a second.
 polyrail bench plan kernel-tipc --warmup 0.5 --duration 0.3 --document /tmp/document 2>/tmp/complaints
 code=$?
 [ $code = 0 ] || { failed=1; echo "FAILED: exit code $code"; cat /tmp/complaints; }
