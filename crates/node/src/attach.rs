@@ -120,6 +120,8 @@ impl Attached {
             .map_err(|error| failed(format!("its node does not answer as expected: {error}")))?;
         match (answer, descriptors.into_iter().next()) {
             (Answer::Welcome { node, name, message_bytes_max }, Some(wake)) => {
+                // Now, and not with the first ring: where a process has several threads the kernel takes some ten milliseconds for it.
+                membarrier::takes_part();
                 let forks = polyrail_sys::process::fork_count();
                 let attached = Attached { tie: Mutex::new(tie), wake: wake.into(), forks };
                 Ok((attached, Welcome { id: node, name, message_bytes_max }))

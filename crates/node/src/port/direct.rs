@@ -68,10 +68,12 @@ impl Port {
         if let Some(trunk) = found.trunk {
             self.join_line(&trunk.line);
             client.add_trunk(trunk, u64::from(found.backlog));
+            self.patience.borrow_mut().forget();
         }
         if let Some((to, ring)) = found.to.zip(found.ring) {
             self.join_line(&ring.line);
             client.add_out((to, class), ring);
+            self.patience.borrow_mut().forget();
         }
     }
 
@@ -82,6 +84,7 @@ impl Port {
         if let Ok(given) = tie.take_ring(number) {
             self.join_line(&given.line);
             self.client.borrow_mut().add_in(given);
+            self.patience.borrow_mut().forget();
         }
     }
 }

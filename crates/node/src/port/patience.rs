@@ -66,6 +66,11 @@ impl Patience {
         self.share == WHOLE
     }
 
+    /// What is waited for comes another way from now on: what waits were like before says nothing of it.
+    pub(super) fn forget(&mut self) {
+        *self = Self { woken: self.woken, ..Self::default() };
+    }
+
     /// A wait is over. Some that have been longer than what is allowed end the spinning, for one may be an accident; shorter ones bring it
     /// back.
     pub(super) fn note(&mut self, waited_ns: u64, most_ns: u64) {
@@ -179,6 +184,9 @@ mod tests {
         let mut patience = Patience { share: 0, rest: 0, ..Patience::default() };
         patience.note(10_000_000_000, MOST_NS);
         assert_eq!(patience.begin(1, MOST_NS), 0);
+        // Whom it comes to by another way tries at once.
+        patience.forget();
+        assert_eq!(patience.begin(1, MOST_NS), MOST_NS);
         // Nor does who waits for far longer than it takes to wake somebody.
         let mut patience = Patience { share: 0, ..Patience::default() };
         for woken in 1..1_000 {

@@ -42,6 +42,7 @@ impl Port {
         if let Ok(given) = tie.take_trunk(number) {
             self.join_line(&given.line);
             self.client.borrow_mut().add_trunk(given, 0);
+            self.patience.borrow_mut().forget();
         }
     }
 
