@@ -42,7 +42,7 @@ test:
 
 test-guest:
 	@scripts/setup.sh test
-	@scripts/test.sh guest
+	@program=$$(scripts/static.sh) && PROGRAM=$$program GUEST_OPTIONS="--warmup 0.5" scripts/test.sh guest
 
 plan-guest:
 	@scripts/setup.sh test

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the kernel's SCTP and TIPC where the running kernel has neither: boots another kernel in QEMU, without hardware
-# help, with the static program inside, and checks that nothing is lost or damaged. Of figures from there only ratios of one run
+# help, with the program inside, and checks that nothing is lost or damaged. Of figures from there only ratios of one run
 # say something: the cores are emulated.
 #
 #   scripts/guest.sh KERNEL_ROOT [SCRIPT [ARGUMENT...]]
@@ -8,8 +8,8 @@
 # KERNEL_ROOT is an unpacked kernel package: what scripts/kernel.sh prints, or apt-get download linux-image-VERSION &&
 # dpkg-deb -x FILE KERNEL_ROOT
 # SCRIPT is run in the guest, with its arguments, instead of scripts/guest/check.sh: scripts/guest/plan.sh NAME measures a plan there.
-# PROGRAM names a static program that is built already; TIMEOUT_S is how long the guest may take (1800); DOCUMENT is a file for what
-# the script writes to /dev/ttyS1.
+# PROGRAM names a program that is built already, with the libraries that this machine has for it, instead of the static one of
+# scripts/static.sh; TIMEOUT_S is how long the guest may take (1800); DOCUMENT is a file for what the script writes to /dev/ttyS1.
 # Exit code 75: the guest's kernel panicked, which says nothing of what is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -46,21 +46,20 @@ guest=$work/root
 mkdir -p "$guest"/{bin,sbin,lib,proc,sys,dev,run/netns,tmp,modules}
 busybox=$(command -v busybox)
 cp "$busybox" "$guest/bin/busybox"
-cp "$program" "$guest/bin/polyrail"
 cp "$script" "$guest/check.sh"
 cp scripts/guest/init.sh "$guest/init"
 printf '%s\n' ${arguments[@]+"${arguments[@]}"} >"$guest/arguments"
-chmod 755 "$guest/init" "$guest/bin/polyrail"
+chmod 755 "$guest/init"
 
-# The network's commands with the libraries that each names.
-for command in ip tc tipc nft ethtool; do
-    path=$(readlink -f "$(command -v $command)")
-    cp "$path" "$guest/sbin/$command"
-    { ldd "$path" || true; } | grep -oE '/[^ ]+\.so[^ ]*' | while read -r library; do
-        mkdir -p "$guest$(dirname "$library")"
-        cp -L "$library" "$guest$library"
+# place FILE PATH: a program with the libraries that it names; a static one names none.
+place() {
+    install -D -s -m 755 "$1" "$guest$2"
+    { ldd "$1" 2>/dev/null || true; } | sed -nE 's,^[^/]*(/[^ ]+\.so[^ ]*).*,\1,p' | while read -r library; do
+        [ -e "$guest$library" ] || install -D -m 755 "$library" "$guest$library"
     done
-done
+}
+place "$program" /bin/polyrail
+for command in ip tc tipc nft ethtool; do place "$(readlink -f "$(command -v $command)")" "/sbin/$command"; done
 
 # Modules with what they need, in the order in which they must be loaded. What is built in needs none.
 depmod -b "$root" "$version"

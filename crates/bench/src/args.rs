@@ -105,8 +105,8 @@ pub struct BenchArgs {
     /// given. `0:20` gives each link its own. By a relay, a process between two nodes: `--links 2 --rate 1000 --delay 1:20`.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub delay: Vec<String>,
-    /// Send from the application's memory (slice, if not given), or compose messages in the protocol's where it offers
-    /// that.
+    /// Send from the application's memory (slice, if not given), or compose messages in the protocol's, or hand over up to 64 of
+    /// them by one call (batch: stream and rate), where it offers that.
     #[arg(long, value_enum)]
     pub send: Option<SendKind>,
     /// Look at both ends of each message where it lies (place, if not given), or have receivers copy all of it to memory of their
@@ -189,6 +189,8 @@ pub enum SendKind {
     Slice,
     /// The protocol's: composed in place, where the protocol offers it.
     Buffer,
+    /// The application's, several messages by one call, where the protocol offers it.
+    Batch,
 }
 
 /// What receivers of a stream do with each message.
@@ -270,6 +272,11 @@ impl BenchArgs {
             ("--size", !self.size.is_empty(), asked != Idle),
             ("--around", self.around.is_some(), asked != Idle),
             ("--send", self.send.is_some(), one_pair && !matches!(asked, Idle | Lone)),
+            (
+                "--send batch",
+                self.send == Some(SendKind::Batch),
+                load.streams.is_empty() && matches!(asked, Stream | Rate),
+            ),
             ("--read", self.read.is_some(), one_pair && matches!(asked, Stream | Rate)),
             ("--duration", self.duration.is_some(), asked != Failover),
             ("--warmup", self.warmup.is_some(), asked != Stalled),

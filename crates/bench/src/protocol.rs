@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::args::SendKind;
 pub use crate::control::Setup;
 use crate::netns::Testbed;
 use crate::workload::Workload;
@@ -157,9 +158,9 @@ pub trait Protocol: Sync {
         false
     }
 
-    /// Whether messages can be composed in its own memory.
-    fn composes(&self) -> bool {
-        false
+    /// Whether messages can be sent that way. Where they cannot they are sent as slices.
+    fn offers(&self, send: SendKind) -> bool {
+        send == SendKind::Slice
     }
 
     /// Whether it is a socket of bytes, whose reading calls can be told to return whole messages only.
@@ -295,6 +296,20 @@ pub trait Pipe: Send {
     /// # Errors
     /// The pipe is broken.
     fn send(&mut self, message: &[u8]) -> io::Result<bool>;
+
+    /// Sends messages in order, by one call where it has one for several, waiting for one turn at most; how many. If not all: call again
+    /// with the others.
+    ///
+    /// # Errors
+    /// The pipe is broken.
+    fn send_each(&mut self, messages: &[Vec<u8>]) -> io::Result<usize> {
+        for (count, message) in messages.iter().enumerate() {
+            if !self.send(message)? {
+                return Ok(count);
+            }
+        }
+        Ok(messages.len())
+    }
 
     /// Sends what was kept back to be sent with more, waiting for one turn at most; whether nothing of it is left.
     ///

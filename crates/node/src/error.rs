@@ -156,6 +156,16 @@ pub enum SendError {
     Forked,
 }
 
+/// Why not all messages of one call were taken: those before are under way, and none behind.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{taken} messages were taken, then: {why}")]
+pub struct SendEachError {
+    /// How many were taken, and so the index of the one that was not.
+    pub taken: usize,
+    /// Why that one was not taken.
+    pub why: SendError,
+}
+
 /// What ended a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

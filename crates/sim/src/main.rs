@@ -146,16 +146,26 @@ fn json(summary: &Summary) -> String {
 #[cfg(feature = "planted")]
 fn planted(args: &Args) -> bool {
     use polyrail_proto::planted::Planted;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     quiet_panics();
-    let mut all = true;
     println!("{:<26} {:>8}  found by", "fault", "seeds");
-    for fault in Planted::ALL.into_iter().filter(|fault| format!("{fault:?}").contains(&args.fault)) {
-        let found = find_planted(args, fault);
-        all &= found.is_ok();
-        let (seeds, by) = found.unwrap_or_else(|others| (args.limit, format!("NOT FOUND{others}")));
-        println!("{:<26} {seeds:>8}  {by}", format!("{fault:?}"));
-    }
-    all
+    let wanted = |fault: &Planted| format!("{fault:?}").contains(&args.fault);
+    let faults: Vec<Planted> = Planted::ALL.into_iter().filter(wanted).collect();
+    let (next, all) = (AtomicUsize::new(0), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(&fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = find_planted(args, fault);
+                    all.fetch_and(found.is_ok(), Ordering::Relaxed);
+                    let (seeds, by) =
+                        found.unwrap_or_else(|others| (args.limit, format!("NOT FOUND{others}")));
+                    println!("{:<26} {seeds:>8}  {by}", format!("{fault:?}"));
+                }
+            });
+        }
+    });
+    all.into_inner()
 }
 
 /// How many seeds it took, and what was found; or what else was.

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use polyrail::config::MESSAGE_BYTES_LIMIT;
 use polyrail::{
-    Class, Config, Destination, Message, Node, Policy, Port, PortAddress, Scope, SendError, ServiceAddress,
-    ServiceRange, Wait,
+    Class, Config, Destination, Message, Node, Policy, Port, PortAddress, Scope, SendEachError, SendError,
+    ServiceAddress, ServiceRange, Wait,
 };
 
 pub(super) use cast::Multicast;
@@ -241,7 +241,7 @@ impl Protocol for Polyrail {
         self.is_usual().then_some(self)
     }
 
-    fn composes(&self) -> bool {
+    fn offers(&self, _send: SendKind) -> bool {
         true
     }
 
@@ -392,6 +392,11 @@ impl PolyrailPipe {
         Ok(Self { port, service, send: setup.send, reading, class, peer: None, _node: node.clone() })
     }
 
+    /// Who answers does so to whom the last message came from.
+    fn to(&self) -> Destination {
+        self.peer.map_or(Destination::Service(self.service), Destination::Port)
+    }
+
     fn find(&self, timeout: Duration) -> io::Result<()> {
         self.port.wait_for(self.service, Some(timeout)).map_err(io::Error::other)
     }
@@ -399,9 +404,11 @@ impl PolyrailPipe {
 
 impl Pipe for PolyrailPipe {
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        let to = self.peer.map_or(Destination::Service(self.service), Destination::Port);
+        let to = self.to();
         let sent = match self.send {
-            SendKind::Slice => self.port.send_with(to, self.class, None, message, Some(Waiter::BLOCK_MAX)),
+            SendKind::Slice | SendKind::Batch => {
+                self.port.send_with(to, self.class, None, message, Some(Waiter::BLOCK_MAX))
+            }
             SendKind::Buffer => {
                 // Composed in place: only the numbers at both ends, which is all that the receiver looks at.
                 let mut buffer = self.port.alloc(message.len()).map_err(io::Error::other)?;
@@ -414,6 +421,14 @@ impl Pipe for PolyrailPipe {
         match sent {
             Ok(()) => Ok(true),
             Err(SendError::Blocked) => Ok(false),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    fn send_each(&mut self, messages: &[Vec<u8>]) -> io::Result<usize> {
+        match self.port.send_each_with(self.to(), self.class, messages, Some(Waiter::BLOCK_MAX)) {
+            Ok(()) => Ok(messages.len()),
+            Err(SendEachError { taken, why: SendError::Blocked }) => Ok(taken),
             Err(error) => Err(io::Error::other(error)),
         }
     }

@@ -62,7 +62,7 @@ impl Case {
             class: ((plan.workload == Workload::Failover || point.load == Load::BesideBulk)
                 && protocol.has_classes())
             .then_some(plan.failover.class),
-            send: (plan.send == SendKind::Buffer && protocol.composes()).then_some(plan.send),
+            send: (plan.send != SendKind::Slice && protocol.offers(plan.send)).then_some(plan.send),
             read: (plan.read != ReadKind::Place).then_some(plan.read),
             tool: None,
         }

@@ -346,6 +346,9 @@ pub(super) fn conditions(row: &Row) -> String {
     if row.send == Some(SendKind::Buffer) {
         wait += " buffer";
     }
+    if row.send == Some(SendKind::Batch) {
+        wait += " batch";
+    }
     if row.read == Some(ReadKind::Copy) {
         wait += " copied";
     }

@@ -6,6 +6,7 @@ use std::io;
 
 use super::crowd::first_number;
 use super::{FAILED_AFTER_NS, LOST_AFTER_NS, Mark, Silence, Surroundings, Window};
+use crate::args::SendKind;
 use crate::check::{Check, stamp, stamp_times};
 use crate::clock::{machine_ns, now_ns};
 use crate::control::{Job, SideReport};
@@ -25,31 +26,14 @@ const FINISH_NS: u64 = 400_000_000;
 
 pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::Result<SideReport> {
     let size = job.setup.size;
-    let first = first_number(job);
-    let mut message = vec![0x5A; size];
-    let look_every = look_every(size);
+    let mut source = Source::of(job);
     let start_ns = now_ns();
     let mut window = Window::new(job, start_ns);
     let mut end_ns = u64::MAX;
     let mut sent: u64 = 0;
-    let mut paced = job.pace.map(|pace| Paced { pace, start_ns: machine_ns(), prepared: None });
     loop {
-        let mut blocked = false;
-        for _ in 0..look_every {
-            match &mut paced {
-                None => stamp(&mut message, first + sent),
-                Some(paced) => {
-                    if !paced.prepare(pipe, &mut message, sent, job)? {
-                        break;
-                    }
-                }
-            }
-            if !pipe.send(&message)? {
-                blocked = true;
-                break;
-            }
-            sent += 1;
-        }
+        let (count, blocked) = source.turn(pipe, sent)?;
+        sent += count;
         let mark = Mark { now_ns: now_ns(), messages: sent, bytes: sent * size as u64 };
         let due = window.tick(mark);
         if window.is_closed() && end_ns == u64::MAX {
@@ -63,6 +47,63 @@ pub(super) fn send(job: &Job, pipe: &mut dyn Pipe, around: Surroundings) -> io::
         if due {
             (around.progress)(&SideReport { sent, ..window.so_far(mark) });
         }
+    }
+}
+
+/// Where a sender has its messages from.
+struct Source<'a> {
+    job: &'a Job,
+    /// Number of the first.
+    first: u64,
+    /// Messages of one turn, where one call takes them all; one message otherwise.
+    messages: Vec<Vec<u8>>,
+    /// How many of those were taken: all must be before they are written anew.
+    taken: usize,
+    paced: Option<Paced>,
+}
+
+impl<'a> Source<'a> {
+    fn of(job: &'a Job) -> Self {
+        let size = job.setup.size;
+        let count = if job.setup.send == SendKind::Batch { look_every(size) } else { 1 };
+        let paced = job.pace.map(|pace| Paced { pace, start_ns: machine_ns(), prepared: None });
+        Self { job, first: first_number(job), messages: vec![vec![0x5A; size]; count], taken: count, paced }
+    }
+
+    /// Sends what comes between two looks at the clock, `sent` messages being sent; how many there were, and whether the pipe takes no
+    /// more now.
+    fn turn(&mut self, pipe: &mut dyn Pipe, sent: u64) -> io::Result<(u64, bool)> {
+        if self.messages.len() > 1 { self.send_each(pipe, sent) } else { self.send_one_by_one(pipe, sent) }
+    }
+
+    fn send_each(&mut self, pipe: &mut dyn Pipe, sent: u64) -> io::Result<(u64, bool)> {
+        if self.taken == self.messages.len() {
+            self.taken = 0;
+            (self.first + sent..)
+                .zip(&mut self.messages)
+                .for_each(|(number, message)| stamp(message, number));
+        }
+        let count = pipe.send_each(&self.messages[self.taken..])?;
+        self.taken += count;
+        Ok((count as u64, self.taken < self.messages.len()))
+    }
+
+    fn send_one_by_one(&mut self, pipe: &mut dyn Pipe, sent: u64) -> io::Result<(u64, bool)> {
+        let message = &mut self.messages[0];
+        for count in 0..look_every(self.job.setup.size) as u64 {
+            match &mut self.paced {
+                None => stamp(message, self.first + sent + count),
+                Some(paced) => {
+                    if !paced.prepare(pipe, message, sent + count, self.job)? {
+                        return Ok((count, false));
+                    }
+                }
+            }
+            if !pipe.send(message)? {
+                return Ok((count, true));
+            }
+        }
+        Ok((look_every(self.job.setup.size) as u64, false))
     }
 }
 

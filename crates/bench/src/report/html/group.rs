@@ -270,6 +270,9 @@ fn label(row: &Row, axis: Axis) -> String {
     if row.send == Some(SendKind::Buffer) {
         label += ", buffers handed over";
     }
+    if row.send == Some(SendKind::Batch) {
+        label += ", several by one call";
+    }
     if row.read == Some(ReadKind::Copy) {
         label += ", copied";
     }

@@ -5,7 +5,7 @@ use super::{Client, Directs, Out, TAGGED, label_of, lines, slots};
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::PortAddress;
 use polyrail_proto::node::Destination;
-use polyrail_shm::{DIRECT_BYTES_MAX, Label};
+use polyrail_shm::{DIRECT_BYTES_MAX, DirectSender, Label};
 
 /// Where messages to a destination go, as long as names are of a generation.
 #[derive(Clone, Copy)]
@@ -31,36 +31,47 @@ impl Directs {
     }
 }
 
+/// Puts messages into a ring until one does not fit; how many there are.
+#[inline(always)]
+fn put_all<B: AsRef<[u8]>>(ring: &mut DirectSender, label: Label, tag: Option<u64>, messages: &[B]) -> usize {
+    for (count, message) in messages.iter().enumerate() {
+        let bytes = message.as_ref();
+        if bytes.len() as u64 > DIRECT_BYTES_MAX || slots::put(ring, label, tag, bytes).is_none() {
+            return count;
+        }
+    }
+    messages.len()
+}
+
 impl Client {
-    /// Sends a message by a ring if it goes by one and there is room, and nobody has to be asked or told; whether it did.
+    /// Sends messages by a ring as long as they go by one and there is room, and nobody has to be asked or told; how many did. Their
+    /// receiver is woken once.
     #[inline(always)]
-    pub(crate) fn send_at_once(
+    pub(crate) fn send_at_once<B: AsRef<[u8]>>(
         &mut self,
         to: &Destination,
         class: Class,
         tag: Option<u64>,
-        bytes: &[u8],
-    ) -> bool {
+        messages: &[B],
+    ) -> usize {
         let generation = self.pair.words.names_generation.load();
         let last = self.directs.last_ring(to, class, generation);
-        let Some((at, label)) = last.or_else(|| self.find_ring(to, class, generation)) else { return false };
+        let Some((at, label)) = last.or_else(|| self.find_ring(to, class, generation)) else { return 0 };
         let Directs { outs, taken, sent, .. } = &mut self.directs;
         let out = &mut outs[at];
-        if out.waits || bytes.len() as u64 > DIRECT_BYTES_MAX || out.given.ring.is_over() {
-            return false;
+        if out.waits || out.given.ring.is_over() {
+            return 0;
         }
         if std::mem::replace(&mut out.taken, *taken) != *taken {
             out.given.ring.rest();
         }
         let note = if tag.is_some() { label.note | TAGGED } else { label.note };
-        if slots::put(&mut out.given.ring, Label { note, ..label }, tag, bytes).is_none() {
-            return false;
-        }
-        *sent += 1;
-        if out.given.bell.ring() {
+        let count = put_all(&mut out.given.ring, Label { note, ..label }, tag, messages);
+        *sent += count as u64;
+        if count > 0 && out.given.bell.ring() {
             lines::tell(&out.given.line);
         }
-        true
+        count
     }
 
     /// The ring by which messages to `to` go, if nobody has to be asked. It is kept.
