@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use polyrail_shm::DIRECT_ARENA_BYTES;
 use polyrail_sys::clock::monotonic_ns;
 use polyrail_sys::epoll::{Epoll, Events, Interest};
-use polyrail_sys::unix::Credentials;
+use polyrail_sys::unix::{Credentials, UnixSocket};
 
 use crate::bearer::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 use crate::{
@@ -40,6 +40,8 @@ const STRANGERS_MAX: usize = 8;
 const NOTICES_MAX: usize = 64;
 /// Newcomers and ends are looked for so often by a node that never sleeps.
 const ATTEND_SPAN_NS: u64 = 1_000_000;
+/// Who has ended its connection, but sits in its seat still, is watched for so long.
+const DOUBT_SPAN_NS: u64 = 1_000_000_000;
 /// The token of the door; those of connections count up from there.
 const DOOR: u64 = 0;
 
@@ -49,6 +51,16 @@ const DOOR: u64 = 0;
 /// The system does not tell.
 pub fn shm_seats(machine: u64) -> io::Result<Vec<Address>> {
     Ok(door::seats(machine)?.into_iter().map(|seat| Address::Shm { machine, seat }).collect())
+}
+
+/// Whoever is killed loses its sockets one after the other: its connections may end while its door is still there. A socket that
+/// waits at that door ends with it.
+struct Doubt {
+    seat: u64,
+    /// Held for its end alone.
+    _socket: UnixSocket,
+    token: u64,
+    since_ns: u64,
 }
 
 /// A node's way to others of its machine.
@@ -76,6 +88,8 @@ pub struct ShmBearer {
     told: bool,
     /// One of those who send has ended its connection.
     any_gone: bool,
+    /// Who may be gone.
+    doubts: Vec<Doubt>,
     attended_at_ns: u64,
     notices: Vec<Notice>,
 }
@@ -111,8 +125,8 @@ impl ShmBearer {
             capabilities,
             door,
             epoll,
-            // One of each, and the door.
-            events: Events::new(2 * PEERS_MAX + 1),
+            // One of each, who is in doubt, and the door.
+            events: Events::new(3 * PEERS_MAX + 1),
             tokens: DOOR,
             outs: Vec::new(),
             recent: 0,
@@ -123,6 +137,7 @@ impl ShmBearer {
             full: None,
             told: false,
             any_gone: false,
+            doubts: Vec::new(),
             attended_at_ns: 0,
             notices: Vec::new(),
         })
@@ -170,9 +185,15 @@ impl ShmBearer {
                 && self.outs[at].hear()
             {
                 self.outs.swap_remove(at);
+            } else if let Some(at) = self.doubts.iter().position(|doubt| doubt.token == token) {
+                // It has shut its door, or this socket alone.
+                let seat = self.doubts.swap_remove(at).seat;
+                self.knock(seat);
             }
         }
         self.events = events;
+        let now_ns = self.attended_at_ns;
+        self.doubts.retain(|doubt| now_ns - doubt.since_ns < DOUBT_SPAN_NS);
     }
 
     /// Forgets those who are gone, once what they had put in was read.
@@ -181,11 +202,27 @@ impl ShmBearer {
             self.ins.extract_if(.., |one| one.is_over()).map(|one| one.seat()).collect();
         self.any_gone = self.ins.iter().any(Inward::is_gone);
         for seat in over.into_iter().flatten() {
-            // One that lives may have ended the connection for want of room.
-            if matches!(door::knock(self.machine, seat), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
-            {
-                self.note(Notice::Gone { to: Address::Shm { machine: self.machine, seat } });
+            if let Some(socket) = self.knock(seat) {
+                self.doubt(seat, socket);
             }
+        }
+    }
+
+    /// Looks whether anybody is still in a seat: one that lives may have ended a connection for want of room.
+    fn knock(&mut self, seat: u64) -> Option<UnixSocket> {
+        let knocked = door::knock(self.machine, seat);
+        if matches!(&knocked, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
+            self.note(Notice::Gone { to: Address::Shm { machine: self.machine, seat } });
+        }
+        knocked.ok()
+    }
+
+    fn doubt(&mut self, seat: u64, socket: UnixSocket) {
+        self.tokens += 1;
+        let (token, since_ns) = (self.tokens, monotonic_ns());
+        let has_room = self.doubts.len() < PEERS_MAX;
+        if has_room && self.epoll.add(socket.as_raw_fd(), token, Interest::READ).is_ok() {
+            self.doubts.push(Doubt { seat, _socket: socket, token, since_ns });
         }
     }
 

@@ -60,7 +60,7 @@ impl Drain {
                     let beyond = AHEAD_S * rate - f64::from(waiting);
                     if tokens + beyond > 0.0 {
                         let bytes = IoSlice::new(&self.bytes[..payload(tokens + beyond)]);
-                        socket.send_to(None, &[bytes], Some(FRAME.0), None)?;
+                        unless_full(socket.send_to(None, &[bytes], Some(FRAME.0), None))?;
                     }
                 }
                 while machine_ns() < begun_ns + (AHEAD_S * 1e9) as u64 {
@@ -71,6 +71,14 @@ impl Drain {
             }
         }
         Ok(())
+    }
+}
+
+/// A socket that takes no more has left so much before the bucket that there is nothing to be taken out.
+fn unless_full<T>(sent: io::Result<T>) -> io::Result<()> {
+    match sent {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -105,6 +113,16 @@ mod tests {
         assert_eq!(payload(29_880.0), 29_040);
         assert_eq!(payload(131_072.0), 65_507);
         assert_eq!(payload(1.0), 0);
+    }
+
+    #[test]
+    fn a_socket_that_is_full_spoils_nothing() {
+        let failed = |kind: io::ErrorKind| unless_full::<()>(Err(kind.into()));
+        assert!(failed(io::ErrorKind::WouldBlock).is_ok() && unless_full(Ok(1)).is_ok());
+        assert_eq!(
+            failed(io::ErrorKind::NetworkUnreachable).unwrap_err().kind(),
+            io::ErrorKind::NetworkUnreachable
+        );
     }
 
     /// As many links as are asked for, and the other end of each.

@@ -9,7 +9,7 @@ use crate::engine::readers::Reader;
 use crate::error::{ConnectionError, Disconnect, RecvError, SendError};
 use crate::message::Message;
 use crate::node::Node;
-use crate::port::{Port, deadline};
+use crate::port::{Limit, Port};
 use polyrail_proto::address::ServiceAddress;
 use polyrail_proto::flow::Class;
 use polyrail_proto::id::{ConnectionId, PortAddress};
@@ -111,7 +111,7 @@ impl Port {
         &self,
         to: Destination,
         how: &Connect<'_>,
-        until: Option<u64>,
+        limit: &mut Limit,
     ) -> Result<(ConnectionId, PortAddress), ConnectionError> {
         let first = how.first.filter(|first| first.len() as u64 <= EAGER_BYTES_MAX);
         if how.first.is_some() && first.is_none() {
@@ -129,14 +129,16 @@ impl Port {
             });
             let Some(cookie) = cookie else { return Err(ConnectionError::Closed) };
             let mut answer = None;
-            self.wait_until(None, |port| {
+            self.wait_until(Limit::Never, |port| {
                 let mut client = port.sorted();
                 answer = client.take_answer(cookie);
                 answer.is_some()
             });
             match (answer, to) {
                 (Some(Ok(connection)), _) => return Ok(connection),
-                (Some(Err(NotConnecting::Blocked)), _) if until.is_none_or(|until| now_ns() < until) => {
+                (Some(Err(NotConnecting::Blocked)), _)
+                    if limit.until_ns().is_none_or(|until| now_ns() < until) =>
+                {
                     // Confirmations make room; whoever waits for them drives the engine.
                     let tick = now_ns() + 50_000;
                     self.wait_until(Some(tick), |_| false);
@@ -158,7 +160,7 @@ impl Port {
     /// named once until it was asked: read it until there is nothing more.
     pub fn next_readable(&self, timeout: Option<Duration>) -> Option<ConnectionId> {
         let mut next = None;
-        self.wait_past(deadline(timeout), |port| {
+        self.wait_past(timeout, |port| {
             let mut client = port.sorted();
             next = client.next_readable();
             next.is_some()
@@ -169,7 +171,7 @@ impl Port {
     /// Hands something to the engine, waiting for room.
     fn submit(&self, mut attempt: impl FnMut(&Port) -> bool) {
         if !attempt(self) {
-            self.wait_until(None, attempt);
+            self.wait_until(Limit::Never, attempt);
         }
     }
 
@@ -208,7 +210,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
     pub fn accept(port: P, timeout: Option<Duration>) -> Result<Self, ConnectionError> {
         port.check_fork()?;
         let mut request = None;
-        port.wait_past(deadline(timeout), |port| {
+        port.wait_past(timeout, |port| {
             let mut client = port.sorted();
             request = client.take_request();
             request.is_some()
@@ -224,15 +226,15 @@ impl<P: Deref<Target = Port>> Connection<P> {
     pub fn open(port: P, to: impl Into<Destination>, how: &Connect<'_>) -> Result<Self, ConnectionError> {
         port.check_fork()?;
         let to = to.into();
-        let until = deadline(how.accepted_within);
-        let (id, peer) = port.ask_for(to, how, until)?;
+        let mut limit = Limit::from(how.accepted_within);
+        let (id, peer) = port.ask_for(to, how, &mut limit)?;
         let service = match to {
             Destination::Service(service) => Some(service),
             _ => None,
         };
         let connection = Connection { port, id, peer, service, stream: how.stream, class: how.class };
         if how.accepted_within.is_some() {
-            let accepted = connection.wait(until, |port| {
+            let accepted = connection.wait(&mut limit, |port| {
                 connection.look(port, |known| known.open || known.over.is_some()).unwrap_or(true)
             });
             if !accepted {
@@ -354,9 +356,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
     }
 
     fn recv_until(&self, timeout: Option<Duration>) -> Result<Option<Message<'_>>, ConnectionError> {
-        let until = deadline(timeout);
+        let mut limit = Limit::from(timeout);
         loop {
-            if !self.await_arrival(until, || false)? {
+            if !self.await_arrival(&mut limit, || false)? {
                 return Ok(None);
             }
             if let Some(message) = self.take_next()? {
@@ -368,26 +370,26 @@ impl<P: Deref<Target = Port>> Connection<P> {
     /// Reads what has come, up to the length of `into`, at least one byte; waits for it. 0: the other side has sent all. Of a stream
     /// also what has come of a message that is still on its way: while its reader waits, bytes go straight to `into`.
     pub fn read(&self, into: &mut [u8]) -> Result<usize, ConnectionError> {
-        self.read_until(into, None)
+        self.read_until(into, Limit::Never)
     }
 
     /// The same, or [`ConnectionError::TimedOut`].
     pub fn read_timeout(&self, into: &mut [u8], timeout: Duration) -> Result<usize, ConnectionError> {
-        self.read_until(into, deadline(Some(timeout)))
+        self.read_until(into, Limit::Within(timeout))
     }
 
     fn has_arrivals(&self) -> bool {
         self.look(&self.port, |known| !known.arrivals.is_empty()).unwrap_or(false)
     }
 
-    fn read_until(&self, into: &mut [u8], until: Option<u64>) -> Result<usize, ConnectionError> {
+    fn read_until(&self, into: &mut [u8], mut limit: Limit) -> Result<usize, ConnectionError> {
         let mut filled = 0;
         while filled < into.len() {
             if !self.has_arrivals() {
                 if filled > 0 {
                     break;
                 }
-                match self.await_bytes(into, until)? {
+                match self.await_bytes(into, &mut limit)? {
                     (_, landed) if landed > 0 => return Ok(landed),
                     (here, _) if !here => return Ok(0),
                     _ => {}
@@ -407,9 +409,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
 
     /// Waits for a message, or for bytes of one of a stream that is still on its way, which go to `into`: whether something is
     /// here, false being the end, and how many such bytes.
-    fn await_bytes(&self, into: &mut [u8], until: Option<u64>) -> Result<(bool, usize), ConnectionError> {
+    fn await_bytes(&self, into: &mut [u8], limit: &mut Limit) -> Result<(bool, usize), ConnectionError> {
         if !self.stream {
-            return self.await_arrival(until, || false).map(|here| (here, 0));
+            return self.await_arrival(limit, || false).map(|here| (here, 0));
         }
         self.port.check_fork()?;
         let landing = self.port.landing();
@@ -422,7 +424,7 @@ impl<P: Deref<Target = Port>> Connection<P> {
                 let reader = Reader { port, connection, came, read, landing: Arc::clone(landing), token };
                 drive.engine().add_reader(reader);
             }
-            self.await_arrival(until, || landing.landed() > 0)
+            self.await_arrival(limit, || landing.landed() > 0)
         });
         if landed == 0 {
             return waited.map(|here| (here, 0));
@@ -449,11 +451,9 @@ impl<P: Deref<Target = Port>> Connection<P> {
     }
 
     /// Waits as whoever is at the other end is reached: past the engine or by it.
-    fn wait(&self, until: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        match is_past(self.id) {
-            true => self.port.wait_past(until, done),
-            false => self.port.wait_until(until, done),
-        }
+    fn wait(&self, limit: &mut Limit, done: impl FnMut(&Port) -> bool) -> bool {
+        let is_vain = if is_past(self.id) { Port::is_cut_off } else { Port::has_no_engine };
+        self.port.wait_by(limit, is_vain, done)
     }
 
     /// Whether nobody reaches the other end any more.
@@ -462,11 +462,11 @@ impl<P: Deref<Target = Port>> Connection<P> {
     }
 
     /// Waits until something is here, or `or` says yes; false: the other side has sent all, and it was read.
-    fn await_arrival(&self, until: Option<u64>, or: impl Fn() -> bool) -> Result<bool, ConnectionError> {
+    fn await_arrival(&self, limit: &mut Limit, or: impl Fn() -> bool) -> Result<bool, ConnectionError> {
         self.port.check_fork()?;
         self.port.take_returns();
         let mut state = None;
-        self.wait(until, |port| {
+        self.wait(limit, |port| {
             state = self.look(port, |known| (!known.arrivals.is_empty(), known.ended, known.over.is_some()));
             or() || state.is_none_or(|(here, ended, over)| here || ended || over)
         });

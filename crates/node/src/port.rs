@@ -36,6 +36,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use waiting::Limit;
 
 /// So many messages go past the engine at most before their receiver is woken.
 const RUN_MESSAGES_MAX: usize = 64;
@@ -467,9 +468,7 @@ impl Port {
         if unsure {
             // The first message to a service: its sender learns at once whether there is such a service, for that is told before
             // the message is seen to be taken.
-            self.wait_until(deadline(Some(Duration::from_millis(100))), |port| {
-                port.client.borrow_mut().backlog() == 0
-            });
+            self.wait_until(Some(Duration::from_millis(100)), |port| port.client.borrow_mut().backlog() == 0);
             pace.driven();
             self.sort_arrivals();
             return self.own_failure(to, number);
@@ -536,7 +535,7 @@ impl Port {
         if self.shared.host.is_forked() {
             return Err(Error::Forked);
         }
-        let done = self.wait_until(deadline(timeout), |port| port.client.borrow().unconfirmed() == 0);
+        let done = self.wait_until(timeout, |port| port.client.borrow().unconfirmed() == 0);
         self.sort_arrivals();
         if let Some((number, why)) = self.failures.borrow_mut().pop_front() {
             return Err(Error::Failed { number, why });
@@ -610,7 +609,7 @@ impl Port {
         self.check_engine()?;
         let mut gathered = self.client.borrow_mut().gather(id, class, bytes).ok();
         if gathered.is_none() {
-            self.wait_until(deadline(timeout), |port| {
+            self.wait_until(timeout, |port| {
                 gathered = port.client.borrow_mut().gather(id, class, bytes).ok();
                 gathered.is_some()
             });

@@ -84,7 +84,7 @@ impl Port {
     /// The same, waiting for it; `None` after `timeout`.
     pub fn wait_returned(&self, timeout: Option<Duration>) -> Option<Returned<'_>> {
         if !self.shared.host.is_forked() {
-            self.wait_until(deadline(timeout), |port| {
+            self.wait_until(timeout, |port| {
                 port.sort_arrivals();
                 !port.returned.borrow().is_empty()
             });

@@ -535,3 +535,20 @@ fn messages_that_are_handed_over_where_they_lie_are_the_same_and_can_be_answered
     assert_eq!(receiver.recv_each(0, None, |_| ()).unwrap(), 0, "none was asked for");
     assert_eq!(receiver.recv_each(9, Some(Duration::ZERO), |_| ()).unwrap(), 0, "there is none");
 }
+
+#[test]
+fn nobody_gives_up_before_its_time_whatever_clock_it_looked_at() {
+    let machine = Machine::new("time");
+    let (program, embedded) = (machine.attach(), machine.node.port().unwrap());
+    let attached = program.port().unwrap();
+    for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
+        for span in [0, 1, 9, 39, 41, 99, 101, 150].map(Duration::from_millis) {
+            for port in [&attached, &embedded] {
+                port.set_wait(wait);
+                let began = Instant::now();
+                assert!(port.recv_timeout(span).unwrap().is_none());
+                assert!(began.elapsed() >= span, "{wait:?}: {span:?}, but {:?}", began.elapsed());
+            }
+        }
+    }
+}

@@ -35,6 +35,17 @@ pub fn woken_by_this_thread() -> u64 {
     WOKEN.get()
 }
 
+/// What ended a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// The bell rang.
+    Rung,
+    /// It has lasted as long as it was to.
+    TimedOut,
+    /// Neither: a signal, or somebody who came late.
+    Early,
+}
+
 /// One direction's doorbell; the consumer waits, any number of producers ring.
 #[derive(Clone, Debug)]
 pub struct Doorbell {
@@ -81,8 +92,17 @@ impl Doorbell {
     /// Consumer, after [`Doorbell::prepare`]: sleeps until the bell rings or `timeout` has passed, and says whether it
     /// rang. May return early without ring. The announcement is over in any case.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.words.futex_wait(SLEEPING, 1, timeout);
-        self.cancel()
+        self.sleep(timeout) == Woken::Rung
+    }
+
+    /// The same, and says what ended it.
+    pub fn sleep(&self, timeout: Option<Duration>) -> Woken {
+        let is_over = self.words.futex_wait(SLEEPING, 1, timeout);
+        match (self.cancel(), is_over) {
+            (true, _) => Woken::Rung,
+            (false, true) => Woken::TimedOut,
+            (false, false) => Woken::Early,
+        }
     }
 
     /// Consumer: takes the announcement back because there is work after all, and says whether the bell rang meanwhile.

@@ -1,5 +1,6 @@
 //! Sleeping on a word of memory and waking who sleeps there.
 
+use std::io;
 use std::ptr;
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ pub(crate) enum Scope {
 }
 
 /// Sleeps while the low half of `word` equals `expected`, until woken or until `timeout` has passed.
-/// May return early (a signal, a late waker): the caller looks at the word again.
-pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>, scope: Scope) {
+/// May return early (a signal, a late waker): the caller looks at the word again. Whether the time is over.
+pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>, scope: Scope) -> bool {
     let limit = timeout.map(timespec);
     let limit_pointer = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the address is a live, aligned 32-bit half of an atomic, and the time limit is null or a live local.
     // FUTEX_WAIT ignores the last two arguments.
-    unsafe {
+    let code = unsafe {
         libc::syscall(
             libc::SYS_futex,
             low_half(word),
@@ -28,6 +29,7 @@ pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>, s
             limit_pointer,
         )
     };
+    code < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
 /// Wakes all that sleep on `word`.

@@ -52,7 +52,7 @@ pub use arena::{ArenaAllocator, ArenaReleaser};
 pub use counter::{Word, WordView};
 #[cfg(not(loom))]
 pub use direct::{DIRECT_ARENA_BYTES, DIRECT_BYTES_MAX, Direct, DirectReceiver, DirectSender};
-pub use doorbell::{Doorbell, woken_by_this_thread};
+pub use doorbell::{Doorbell, Woken, woken_by_this_thread};
 #[cfg(not(loom))]
 pub use landing::Landing;
 pub use open_entry::{OpenEntry, OpenEntryView};

@@ -219,8 +219,8 @@ impl Segment {
     }
 
     /// Sleeps on one of this segment's words, see [`futex::wait`].
-    pub(crate) fn futex_wait(&self, word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
-        futex::wait(word, expected, timeout, self.scope());
+    pub(crate) fn futex_wait(&self, word: &AtomicU64, expected: u32, timeout: Option<Duration>) -> bool {
+        futex::wait(word, expected, timeout, self.scope())
     }
 
     /// Wakes who sleeps on one of this segment's words.

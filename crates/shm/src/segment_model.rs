@@ -58,12 +58,13 @@ impl Segment {
     }
 
     /// Compares and sleeps under the lock, as the kernel does under the lock of its hash bucket.
-    pub(crate) fn futex_wait(&self, word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
+    pub(crate) fn futex_wait(&self, word: &AtomicU64, expected: u32, timeout: Option<Duration>) -> bool {
         assert!(timeout.is_none(), "a model has no time");
         let guard = self.futex_lock.lock().unwrap();
         if word.load(Ordering::Relaxed) as u32 == expected {
             drop(self.futex_queue.wait(guard).unwrap());
         }
+        false
     }
 
     /// Wakes all sleepers under the lock.

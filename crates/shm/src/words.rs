@@ -149,9 +149,9 @@ impl Words {
         self.segment.write_line(self.at(index), &[u64::from_ne_bytes(word); LINE_WORDS]);
     }
 
-    /// Sleeps while word `index` equals `expected`; may wake early.
-    pub(crate) fn futex_wait(&self, index: usize, expected: u32, timeout: Option<Duration>) {
-        self.segment.futex_wait(self.at(index), expected, timeout);
+    /// Sleeps while word `index` equals `expected`; may wake early. Whether the time is over.
+    pub(crate) fn futex_wait(&self, index: usize, expected: u32, timeout: Option<Duration>) -> bool {
+        self.segment.futex_wait(self.at(index), expected, timeout)
     }
 
     /// Wakes who sleeps on word `index`.

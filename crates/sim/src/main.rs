@@ -146,26 +146,27 @@ fn json(summary: &Summary) -> String {
 #[cfg(feature = "planted")]
 fn planted(args: &Args) -> bool {
     use polyrail_proto::planted::Planted;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Mutex, PoisonError};
     quiet_panics();
     println!("{:<26} {:>8}  found by", "fault", "seeds");
     let wanted = |fault: &Planted| format!("{fault:?}").contains(&args.fault);
-    let faults: Vec<Planted> = Planted::ALL.into_iter().filter(wanted).collect();
-    let (next, all) = (AtomicUsize::new(0), AtomicBool::new(true));
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(&fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = find_planted(args, fault);
-                    all.fetch_and(found.is_ok(), Ordering::Relaxed);
-                    let (seeds, by) =
-                        found.unwrap_or_else(|others| (args.limit, format!("NOT FOUND{others}")));
-                    println!("{:<26} {seeds:>8}  {by}", format!("{fault:?}"));
-                }
-            });
+    let faults = Mutex::new(Planted::ALL.into_iter().filter(wanted));
+    let next = || faults.lock().unwrap_or_else(PoisonError::into_inner).next();
+    // Whether all were found that one thread has planted.
+    let search = || {
+        let mut all = true;
+        while let Some(fault) = next() {
+            let found = find_planted(args, fault);
+            all &= found.is_ok();
+            let (seeds, by) = found.unwrap_or_else(|others| (args.limit, format!("NOT FOUND{others}")));
+            println!("{:<26} {seeds:>8}  {by}", format!("{fault:?}"));
         }
-    });
-    all.into_inner()
+        all
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.jobs.max(1)).map(|_| scope.spawn(search)).collect();
+        threads.into_iter().fold(true, |all, thread| thread.join().is_ok_and(|found| found) && all)
+    })
 }
 
 /// How many seeds it took, and what was found; or what else was.

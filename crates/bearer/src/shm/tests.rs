@@ -161,6 +161,27 @@ fn what_a_sender_had_put_in_is_read_though_it_is_gone_and_nothing_is_left_of_it(
     assert_eq!(notices, [gone]);
 }
 
+/// Whoever is killed loses its sockets one by one, the youngest first.
+#[test]
+fn who_loses_its_connection_before_its_door_is_gone_with_the_door() {
+    let machine = machine();
+    let [mut a, mut b] = [0; 2].map(|_| ShmBearer::open(machine).unwrap());
+    send_ok(&mut a, &b, b"last");
+    let gone = Notice::Gone { to: a.local().address };
+    a.outs.clear();
+    assert_eq!(received(&mut b), [b"last"]);
+    assert!(received(&mut b).is_empty() && b.ins.is_empty());
+    let mut notices = Vec::new();
+    b.notices(&mut notices);
+    assert_eq!(notices, [], "it may live");
+    drop(a);
+    assert!(is_told(&b), "it need not ask");
+    assert!(received(&mut b).is_empty());
+    b.notices(&mut notices);
+    assert_eq!(notices, [gone]);
+    assert!(b.doubts.is_empty() && !is_told(&b));
+}
+
 #[test]
 fn who_ends_a_connection_for_want_of_room_is_not_gone() {
     let machine = machine();

@@ -1,6 +1,6 @@
 //! Names: what a port serves, and what it knows of those that others serve.
 
-use super::{Port, deadline};
+use super::{Limit, Port};
 use crate::config::Policy;
 use crate::engine::Client;
 use crate::engine::admission_answers as answers;
@@ -55,7 +55,7 @@ impl Port {
         }
         let mut asked = false;
         let mut answer = None;
-        self.wait_until(None, |port| {
+        self.wait_until(Limit::Never, |port| {
             let mut client = port.client.borrow_mut();
             asked = asked || ask(&mut client);
             while let Some(arrival) = client.poll_fresh() {
@@ -102,7 +102,7 @@ impl Port {
     /// Waits until `what` is so; false if time ran out first.
     fn await_that(&self, what: Awaited, timeout: Option<Duration>) -> bool {
         let (mut number, mut came) = (None, false);
-        self.wait_until(deadline(timeout), |port| {
+        self.wait_until(timeout, |port| {
             let mut client = port.client.borrow_mut();
             number = number.or_else(|| client.begin_wait(what).ok());
             while !came && let Some(arrival) = client.poll_fresh() {
@@ -123,7 +123,7 @@ impl Port {
 
     /// Hands in what no answer follows.
     fn tell(&self, tell: impl Fn(&mut Client) -> bool) {
-        self.wait_until(None, |port| tell(&mut port.client.borrow_mut()));
+        self.wait_until(Limit::Never, |port| tell(&mut port.client.borrow_mut()));
         self.drive();
     }
 

@@ -1,6 +1,6 @@
 //! Messages in: what has arrived is sorted, lent to the program, and given back.
 
-use super::{Port, later};
+use super::{Limit, Port};
 use crate::clock::now_ns;
 use crate::engine::Budget;
 use crate::engine::client::slots::{DirectBody, Held};
@@ -147,10 +147,9 @@ impl Port {
         if self.look_on() && message.take_direct(&mut self.client.borrow_mut()) {
             return Ok(true);
         }
-        let mut now_ns = timeout.map(|_| now_ns());
-        let until_ns = now_ns.zip(timeout).map(|(now_ns, timeout)| later(now_ns, timeout));
+        let mut limit = Limit::from(timeout);
         loop {
-            let arrived = self.wait_past_from(now_ns.take(), until_ns, |port| {
+            let arrived = self.wait_by(&mut limit, Port::is_cut_off, |port| {
                 let mut client = port.client.borrow_mut();
                 client.has_arrivals() || client.has_direct()
             });
@@ -243,12 +242,12 @@ impl Port {
         let Ok(buffer) = self.shared.pool.alloc(len as usize) else { return Err(RecvError::Memory(len)) };
         if let Some(tie) = &self.tie {
             let number = self.lend(tie, buffer).ok_or(RecvError::Memory(len))?;
-            self.wait_until(None, |port| port.client.borrow_mut().accept_lent(offer, number).is_ok());
+            self.wait_until(Limit::Never, |port| port.client.borrow_mut().accept_lent(offer, number).is_ok());
             self.drive();
             return Ok(());
         }
         let mut slot = Some(buffer);
-        self.wait_until(None, |port| {
+        self.wait_until(Limit::Never, |port| {
             let Some(buffer) = slot.take() else { return true };
             slot = port.client.borrow_mut().accept(offer, buffer).err();
             slot.is_none()

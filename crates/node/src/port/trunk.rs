@@ -1,7 +1,7 @@
 //! Connections past the engine: when a port asks for a trunk, how it takes one that leads to it, and how it sends by it.
 
-use super::Port;
 use super::passing::COPIED_MAX;
+use super::{Limit, Port};
 use crate::engine::Client;
 use crate::engine::client::Arrival;
 use crate::engine::client::connections::Wish;
@@ -58,7 +58,7 @@ impl Port {
             self.ask_way(to, (wish.class, Wanted::Trunk));
         }
         let mut opened = None;
-        self.wait_past(None, |port| {
+        self.wait_past(Limit::Never, |port| {
             match port.client.borrow_mut().open_by_trunk(to, (wish, waits), first) {
                 Some(result) => opened = result.ok(),
                 None => return true,

@@ -1,13 +1,13 @@
 //! How a port waits: it spins, sleeps, or spins a little and then sleeps, until something is so.
 
-use super::Port;
 use super::spin::{PATIENCE_NS, Spin};
+use super::{Port, later};
 use crate::clock::now_ns;
 use crate::config::{Progress, Wait};
 use crate::engine::Budget;
 use crate::error::ErrorCode;
 use crate::wait::{Sleeper, Slept};
-use polyrail_shm::woken_by_this_thread;
+use polyrail_shm::{Woken, woken_by_this_thread};
 use std::time::Duration;
 
 /// Who waits for a poller's bell looks around this often; where nobody else polls when the poller leaves, sooner.
@@ -17,6 +17,40 @@ const MANUAL_TICK: Duration = Duration::from_millis(2);
 const TICKS_MAX: u32 = 32;
 /// Looks of who spins for what comes by shared memory alone, between two at the clock.
 const LOOKS: u32 = 16;
+
+/// How long somebody waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Never,
+    Within(Duration),
+    /// Until then, nanoseconds.
+    At(u64),
+}
+
+impl Limit {
+    /// Until when (nanoseconds): from now on, if nobody has asked before.
+    pub(crate) fn until_ns(&mut self) -> Option<u64> {
+        let until_ns = match *self {
+            Limit::Never => return None,
+            Limit::At(until_ns) => until_ns,
+            Limit::Within(span) => later(now_ns(), span),
+        };
+        *self = Limit::At(until_ns);
+        Some(until_ns)
+    }
+}
+
+impl From<Option<u64>> for Limit {
+    fn from(until_ns: Option<u64>) -> Limit {
+        until_ns.map_or(Limit::Never, Limit::At)
+    }
+}
+
+impl From<Option<Duration>> for Limit {
+    fn from(span: Option<Duration>) -> Limit {
+        span.map_or(Limit::Never, Limit::Within)
+    }
+}
 
 /// Until when somebody waits (nanoseconds), and what makes it vain.
 type Until = (Option<u64>, fn(&Port) -> bool);
@@ -35,51 +69,102 @@ impl Port {
 
     /// Drives the engine until `done`, by the port's way of waiting; false if time ran out first, or the engine, in another
     /// process, is gone.
-    pub(crate) fn wait_until(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(None, (until_ns, Port::has_no_engine), done)
+    pub(crate) fn wait_until(&self, limit: impl Into<Limit>, done: impl FnMut(&Port) -> bool) -> bool {
+        self.wait_by(&mut limit.into(), Port::has_no_engine, done)
     }
 
     /// The same for what may come past the engine: an engine that is gone does not end it while anybody is there to talk to.
-    pub(crate) fn wait_past(&self, until_ns: Option<u64>, done: impl FnMut(&Port) -> bool) -> bool {
-        self.wait_by(None, (until_ns, Port::is_cut_off), done)
+    pub(crate) fn wait_past(&self, limit: impl Into<Limit>, done: impl FnMut(&Port) -> bool) -> bool {
+        self.wait_by(&mut limit.into(), Port::is_cut_off, done)
     }
 
-    /// The same for who has read the clock already, if that says `now_ns`: on some machines it takes microseconds.
-    pub(crate) fn wait_past_from(
+    /// The same, in vain as soon as `is_vain`. The limit is a moment afterwards, if the clock was read.
+    pub(crate) fn wait_by(
         &self,
-        now_ns: Option<u64>,
-        until_ns: Option<u64>,
-        done: impl FnMut(&Port) -> bool,
+        limit: &mut Limit,
+        is_vain: fn(&Port) -> bool,
+        mut done: impl FnMut(&Port) -> bool,
     ) -> bool {
-        self.wait_by(now_ns, (until_ns, Port::is_cut_off), done)
+        let spin_until = match self.wait.get() {
+            Wait::Spin => u64::MAX,
+            Wait::Block => 0,
+            Wait::Adaptive => return self.wait_patiently(limit, is_vain, done),
+        };
+        // What is here costs no look at the clock.
+        if done(self) || self.tie.is_some() && spin_until == 0 && self.sleep_first(limit, is_vain, &mut done)
+        {
+            return true;
+        }
+        let (began_ns, until_ns) = self.begin(limit);
+        self.wait_on(spin_until, (began_ns, (until_ns, is_vain)), done).0
     }
 
-    /// `began_ns`: what the clock says, if that is known.
-    fn wait_by(&self, began_ns: Option<u64>, until: Until, done: impl FnMut(&Port) -> bool) -> bool {
-        let needs_clock = self.tie.is_none() || self.wait.get() != Wait::Block || until.0.is_some();
-        let began_ns = if needs_clock { began_ns.unwrap_or_else(now_ns) } else { 0 };
-        match self.wait.get() {
-            Wait::Spin => self.wait_spinning(u64::MAX, (began_ns, until), done).0,
-            Wait::Block => self.wait_spinning(0, (began_ns, until), done).0,
-            Wait::Adaptive => {
-                let most_ns = self.shared.config.adaptive_spin.as_nanos() as u64;
-                if self.tie.is_none() {
-                    return self.wait_spinning(began_ns + most_ns, (began_ns, until), done).0;
-                }
-                self.note_awake();
-                let spin_ns = self.patience.borrow_mut().begin(woken_by_this_thread(), most_ns);
-                let (is_done, slept) = self.wait_spinning(began_ns + spin_ns, (began_ns, until), done);
-                if slept || is_done && !self.patience.borrow().is_whole() {
-                    self.patience.borrow_mut().note(now_ns() - began_ns, most_ns);
-                }
-                is_done
+    /// A guest that only sleeps is woken by what it waits for, most often: until then it looks at no clock, for which some machines
+    /// take microseconds. Whether `done` said yes; what is left of the limit.
+    fn sleep_first(
+        &self,
+        limit: &mut Limit,
+        is_vain: fn(&Port) -> bool,
+        done: &mut impl FnMut(&Port) -> bool,
+    ) -> bool {
+        let Limit::Within(span) = *limit else { return false };
+        if span.is_zero() || is_vain(self) {
+            return false;
+        }
+        self.turn(0, Budget::BRIEF);
+        if done(self) {
+            return true;
+        }
+        let first = span.min(TICK);
+        let Some(woken) = self.sleep_at_bell(first, done) else { return true };
+        // Who was woken in between does not know after how long.
+        *limit = Limit::Within(if woken == Woken::TimedOut { span - first } else { span });
+        done(self)
+    }
+
+    /// The same, spinning for a while before it sleeps.
+    fn wait_patiently(
+        &self,
+        limit: &mut Limit,
+        is_vain: fn(&Port) -> bool,
+        mut done: impl FnMut(&Port) -> bool,
+    ) -> bool {
+        let most_ns = self.shared.config.adaptive_spin.as_nanos() as u64;
+        let (began_ns, until_ns) = self.begin(limit);
+        let until = (until_ns, is_vain);
+        if self.tie.is_none() {
+            return done(self) || self.wait_on(began_ns + most_ns, (began_ns, until), done).0;
+        }
+        self.note_awake();
+        let spin_ns = self.patience.borrow_mut().begin(woken_by_this_thread(), most_ns);
+        let (is_done, slept) = match done(self) {
+            true => (true, false),
+            false => self.wait_on(began_ns + spin_ns, (began_ns, until), done),
+        };
+        if slept || is_done && !self.patience.borrow().is_whole() {
+            self.patience.borrow_mut().note(now_ns() - began_ns, most_ns);
+        }
+        is_done
+    }
+
+    /// When a wait begins, and when it is over. A guest that only sleeps needs no clock (0), if it sleeps for as long as it takes.
+    fn begin(&self, limit: &mut Limit) -> (u64, Option<u64>) {
+        let sleeps = self.tie.is_some() && self.wait.get() == Wait::Block;
+        match *limit {
+            Limit::Never if sleeps => (0, None),
+            Limit::Never => (now_ns(), None),
+            Limit::At(until_ns) => (now_ns(), Some(until_ns)),
+            Limit::Within(span) => {
+                let now_ns = now_ns();
+                *limit = Limit::At(later(now_ns, span));
+                (now_ns, Some(later(now_ns, span)))
             }
         }
     }
 
-    /// The same, spinning until `spin_until`, if the clock says `now`; whether `done` said yes, and whether it slept. A guest that only
-    /// sleeps, for as long as it takes, needs no clock (0).
-    fn wait_spinning(
+    /// Goes on waiting when `done` has said no, spinning until `spin_until`, if the clock says `now`; whether `done` said yes, and
+    /// whether it slept.
+    fn wait_on(
         &self,
         spin_until: u64,
         (mut now, (until_ns, is_vain)): (u64, Until),
@@ -88,9 +173,6 @@ impl Port {
         let (mut first, mut slept, mut ticks) = (true, false, 1);
         let mut spin = Spin::default();
         loop {
-            if done(self) {
-                return (true, slept);
-            }
             let is_over = until_ns.is_some_and(|until| now >= until);
             if (is_over && !first) || is_vain(self) {
                 return (false, slept);
@@ -114,6 +196,9 @@ impl Port {
                 if self.sleep((now, until_ns), &mut ticks, &mut done) {
                     return (true, slept);
                 }
+            }
+            if done(self) {
+                return (true, slept);
             }
             // A guest's first turn takes no time.
             if now > 0 && !(first && self.tie.is_some()) {
@@ -159,39 +244,53 @@ impl Port {
         ticks: &mut u32,
         done: &mut impl FnMut(&Port) -> bool,
     ) -> bool {
+        let left = |tick: Duration| {
+            until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now)).min(tick))
+        };
+        let Some(drive) = self.shared.host.own() else {
+            let woken =
+                self.sleep_at_bell(left(if self.has_no_engine() { TICK } else { TICK * *ticks }), done);
+            if woken.is_some_and(|woken| woken != Woken::Rung) {
+                *ticks = (*ticks * 2).min(TICKS_MAX);
+            }
+            return woken.is_none();
+        };
+        self.note_sleepy();
+        self.client.borrow().pair.client_bell.prepare();
+        let awake = || {
+            self.client.borrow().pair.client_bell.cancel();
+        };
+        if done(self) {
+            awake();
+            return true;
+        }
+        let slept = drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
+        if slept != Slept::NoSeat {
+            awake();
+            drive.left_seat();
+            return slept == Slept::Done;
+        }
+        // The poller may leave its seat without ringing, and not every node has a helper that takes it.
+        let is_manual = self.shared.config.progress == Progress::Manual;
+        self.client.borrow().pair.client_bell.wait(Some(left(if is_manual { MANUAL_TICK } else { TICK })));
+        false
+    }
+
+    /// A guest sleeps, but no longer than `most`, and looks then whether its node is there; what woke it. `None`: `done` was asked
+    /// and said yes.
+    fn sleep_at_bell(&self, most: Duration, done: &mut impl FnMut(&Port) -> bool) -> Option<Woken> {
         self.note_sleepy();
         self.client.borrow().pair.client_bell.prepare();
         if done(self) {
             self.client.borrow().pair.client_bell.cancel();
-            return true;
+            return None;
         }
-        let awake = || {
-            self.client.borrow().pair.client_bell.cancel();
-        };
-        if let Some(drive) = self.shared.host.own() {
-            let slept = drive.poll(Sleeper::Port, until_ns, &mut || done(self), &awake);
-            if slept != Slept::NoSeat {
-                awake();
-                drive.left_seat();
-                return slept == Slept::Done;
-            }
-        } else {
-            // What was asked may have handed something in.
-            self.turn(0, Budget::BRIEF);
-        }
-        // The poller may leave its seat without ringing, and not every node has a helper that takes it.
-        let tick = match (&self.tie, self.shared.config.progress) {
-            (Some(tie), _) if !tie.has_ended() => TICK * *ticks,
-            (Some(_), _) => TICK,
-            (None, Progress::Manual) => MANUAL_TICK,
-            (None, _) => TICK,
-        };
-        let left = until_ns.map_or(tick, |until| Duration::from_nanos(until.saturating_sub(now)).min(tick));
-        let rang = self.client.borrow().pair.client_bell.wait(Some(left));
-        if !rang {
+        // What was asked may have handed something in.
+        self.turn(0, Budget::BRIEF);
+        let woken = self.client.borrow().pair.client_bell.sleep(Some(most));
+        if woken != Woken::Rung {
             self.look_around();
-            *ticks = (*ticks * 2).min(TICKS_MAX);
         }
-        false
+        Some(woken)
     }
 }
