@@ -31,6 +31,7 @@ need ip iproute2
 need tipc iproute2
 need nft nftables
 need ethtool ethtool
+need strip binutils
 [ ${#packages[@]} = 0 ] || fail "something is missing: apt-get install $(printf '%s\n' "${packages[@]}" | sort -u | xargs)"
 
 kernel=$(find "$root/boot" -name 'vmlinuz-*' 2>/dev/null | sort -V | tail -n1)

@@ -84,18 +84,18 @@ planted_faults() {
 # The kernel's TIPC and SCTP, in another kernel; the document of the run stays beside it. With the program that the tests have had, and
 # one round of the plan, for its figures decide nothing here: `make test-guest` has the one for release, and all rounds.
 guest() {
-    local kernel code options
-    read -ra options <<<"${GUEST_OPTIONS---repeat 1 --warmup 0.1}"
+    local kernel code check
     kernel=$(scripts/kernel.sh) || return 1
+    read -ra check <<<"scripts/guest/check.sh ${GUEST_OPTIONS---repeat 1 --warmup 0.1}"
     export DOCUMENT="${CARGO_TARGET_DIR:-target}/guest/kernel-tipc.json"
     if [ -z "${PROGRAM:-}" ]; then
         cargo build "${profile[@]}" --quiet --package polyrail-cli || return 1
         export PROGRAM="${CARGO_TARGET_DIR:-target}/test-light/polyrail"
     fi
-    scripts/guest.sh "$kernel" scripts/guest/check.sh ${options[@]+"${options[@]}"}
+    scripts/guest.sh "$kernel" "${check[@]}"
     code=$?
     # The emulation's fault, not ours: once more.
-    [ "$code" = 75 ] && { scripts/guest.sh "$kernel" scripts/guest/check.sh ${options[@]+"${options[@]}"}; code=$?; }
+    [ "$code" = 75 ] && { scripts/guest.sh "$kernel" "${check[@]}"; code=$?; }
     return "$code"
 }
 

@@ -225,14 +225,13 @@ impl Port {
         messages: &[B],
         timeout: Option<Duration>,
     ) -> Result<(), SendEachError> {
-        let (mut taken, mut until_ns) = (0, None);
+        let (mut taken, mut limit) = (0, Limit::from(timeout));
         while taken < messages.len() {
             let run = &messages[taken..messages.len().min(taken + RUN_MESSAGES_MAX)];
             let count = self.send_at_once(&to, class, None, run);
             taken += count;
             if let Some(message) = run.get(count) {
-                let until_ns = *until_ns.get_or_insert_with(|| deadline(timeout));
-                self.submit_bytes(to, (class, None).into(), message.as_ref(), until_ns)
+                self.submit_bytes(to, (class, None).into(), message.as_ref(), limit.until_ns())
                     .map_err(|why| SendEachError { taken, why })?;
                 taken += 1;
             }

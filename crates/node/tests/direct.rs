@@ -1,59 +1,12 @@
 //! Messages between programs of one machine that go past the engine: the same order, blocking and ends as by it.
 
-use polyrail::{Class, Config, Destination, Node, Port, Scope, SendError, SendOptions, ServiceAddress, Wait};
-use std::path::PathBuf;
+mod machine;
+
+use machine::{Machine, PATIENCE, make_ring, until_direct};
+use polyrail::{Class, Destination, Port, Scope, SendError, SendOptions, ServiceAddress, Wait};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
-
-/// A node, and where programs attach to it.
-struct Machine {
-    door: PathBuf,
-    node: Node,
-}
-
-impl Machine {
-    fn new(test: &str) -> Machine {
-        let door = std::env::temp_dir().join(format!("polyrail-{}-{test}.attach", std::process::id()));
-        let config = Config::new().insecure().interfaces(["lo"]).discovery(false).attach(&door);
-        Machine { node: Node::embed(config).unwrap(), door }
-    }
-
-    fn attach(&self) -> Node {
-        Node::attach(&self.door).unwrap()
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.door);
-    }
-}
-
-/// Sends until messages go past the engine; how many that took.
-fn until_direct(
-    sender: &Port,
-    to: impl Into<Destination> + Copy,
-    mut message: impl FnMut() -> Vec<u8>,
-) -> u64 {
-    let began = Instant::now();
-    for count in 1.. {
-        let before = sender.sent_direct();
-        sender.send(to, &message()).unwrap();
-        if sender.sent_direct() > before {
-            return count;
-        }
-        assert!(began.elapsed() < PATIENCE, "no ring");
-    }
-    unreachable!()
-}
-
-/// Has messages from the one to the other go past the engine; none is left.
-fn make_ring(sender: &Port, receiver: &Port) {
-    until_direct(sender, receiver.address(), || vec![0; 8]);
-    while receiver.try_recv().unwrap().is_some() {}
-}
 
 fn number_of(port: &Port) -> u64 {
     let message = port.recv_timeout(PATIENCE).unwrap().expect("waited in vain");

@@ -90,7 +90,8 @@ impl<'a> Source<'a> {
 
     fn send_one_by_one(&mut self, pipe: &mut dyn Pipe, sent: u64) -> io::Result<(u64, bool)> {
         let message = &mut self.messages[0];
-        for count in 0..look_every(self.job.setup.size) as u64 {
+        let most = look_every(message.len()) as u64;
+        for count in 0..most {
             match &mut self.paced {
                 None => stamp(message, self.first + sent + count),
                 Some(paced) => {
@@ -103,7 +104,7 @@ impl<'a> Source<'a> {
                 return Ok((count, true));
             }
         }
-        Ok((look_every(self.job.setup.size) as u64, false))
+        Ok((most, false))
     }
 }
 

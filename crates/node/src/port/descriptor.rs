@@ -100,8 +100,10 @@ impl Port {
         self.tie.iter().for_each(|tie| tie.clear_news());
     }
 
-    /// A way past the engine is there from now on: whoever is at its other end tells by its line.
-    pub(super) fn join_line(&self, line: &UnixSocket) {
+    /// A way past the engine is there from now on: whoever is at its other end tells by its line, and how long waits were before says
+    /// nothing any more.
+    pub(super) fn begin_way(&self, line: &UnixSocket) {
+        self.patience.borrow_mut().forget();
         self.descriptor.get().into_iter().for_each(|descriptor| descriptor.join(line));
     }
 

@@ -66,14 +66,12 @@ impl Port {
             (true, Wanted::Trunk) => client.note_refused_trunk(to, class),
         }
         if let Some(trunk) = found.trunk {
-            self.join_line(&trunk.line);
+            self.begin_way(&trunk.line);
             client.add_trunk(trunk, u64::from(found.backlog));
-            self.patience.borrow_mut().forget();
         }
         if let Some((to, ring)) = found.to.zip(found.ring) {
-            self.join_line(&ring.line);
+            self.begin_way(&ring.line);
             client.add_out((to, class), ring);
-            self.patience.borrow_mut().forget();
         }
     }
 
@@ -82,9 +80,8 @@ impl Port {
         let Some(tie) = &self.tie else { return };
         // Where that fails the node is gone, or the sender before it has sent anything.
         if let Ok(given) = tie.take_ring(number) {
-            self.join_line(&given.line);
+            self.begin_way(&given.line);
             self.client.borrow_mut().add_in(given);
-            self.patience.borrow_mut().forget();
         }
     }
 }

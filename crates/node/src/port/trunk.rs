@@ -40,9 +40,8 @@ impl Port {
         let Some(tie) = &self.tie else { return };
         // Where that fails the node is gone, or the other end before it has asked for anything.
         if let Ok(given) = tie.take_trunk(number) {
-            self.join_line(&given.line);
+            self.begin_way(&given.line);
             self.client.borrow_mut().add_trunk(given, 0);
-            self.patience.borrow_mut().forget();
         }
     }
 

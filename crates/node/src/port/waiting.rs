@@ -30,13 +30,16 @@ pub(crate) enum Limit {
 impl Limit {
     /// Until when (nanoseconds): from now on, if nobody has asked before.
     pub(crate) fn until_ns(&mut self) -> Option<u64> {
-        let until_ns = match *self {
-            Limit::Never => return None,
-            Limit::At(until_ns) => until_ns,
-            Limit::Within(span) => later(now_ns(), span),
-        };
-        *self = Limit::At(until_ns);
-        Some(until_ns)
+        if let Limit::Within(_) = self {
+            self.begin_at(now_ns());
+        }
+        if let Limit::At(until_ns) = *self { Some(until_ns) } else { None }
+    }
+
+    fn begin_at(&mut self, now_ns: u64) {
+        if let Limit::Within(span) = *self {
+            *self = Limit::At(later(now_ns, span));
+        }
     }
 }
 
@@ -149,17 +152,12 @@ impl Port {
 
     /// When a wait begins, and when it is over. A guest that only sleeps needs no clock (0), if it sleeps for as long as it takes.
     fn begin(&self, limit: &mut Limit) -> (u64, Option<u64>) {
-        let sleeps = self.tie.is_some() && self.wait.get() == Wait::Block;
-        match *limit {
-            Limit::Never if sleeps => (0, None),
-            Limit::Never => (now_ns(), None),
-            Limit::At(until_ns) => (now_ns(), Some(until_ns)),
-            Limit::Within(span) => {
-                let now_ns = now_ns();
-                *limit = Limit::At(later(now_ns, span));
-                (now_ns, Some(later(now_ns, span)))
-            }
+        if matches!(limit, Limit::Never) && self.tie.is_some() && self.wait.get() == Wait::Block {
+            return (0, None);
         }
+        let now_ns = now_ns();
+        limit.begin_at(now_ns);
+        (now_ns, limit.until_ns())
     }
 
     /// Goes on waiting when `done` has said no, spinning until `spin_until`, if the clock says `now`; whether `done` said yes, and
