@@ -505,3 +505,23 @@ fn nobody_gives_up_before_its_time_whatever_clock_it_looked_at() {
         }
     }
 }
+
+#[test]
+fn who_is_woken_for_something_else_waits_on_for_all_of_its_time() {
+    let machine = Machine::new("woken");
+    let program = machine.attach();
+    let (attached, embedded) = (program.port().unwrap(), machine.node.port().unwrap());
+    attached.set_wait(Wait::Block);
+    let (to, span) = (attached.address(), Duration::from_millis(60));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..20 {
+                embedded.send(to, b"not what it waits for").unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let began = Instant::now();
+        assert!(attached.wait_for(SERVICE, Some(span)).is_err());
+        assert!(began.elapsed() >= span, "{:?}", began.elapsed());
+    });
+}
