@@ -117,6 +117,7 @@ from_library!(
     polyrail::SendError,
     polyrail::RecvError,
     polyrail::SubscribeError,
+    polyrail::LimitsError,
     polyrail::UpdateError,
     polyrail::Error
 );

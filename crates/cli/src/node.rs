@@ -8,14 +8,16 @@ use crate::{control, log, size};
 use clap::Args;
 use polyrail::Node;
 use polyrail::config::{Config, Security};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -75,7 +77,7 @@ fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {
     let path = config.control.clone().unwrap_or_default();
     let attach = config.attach.clone().unwrap_or_else(|| path.with_extension("attach"));
     config = config.attach(&attach);
-    let signals = signals()?;
+    let signals = Signals::register(run.node.config.is_some())?;
     raise_descriptor_limit();
     let node = embed(config)?;
     let text = format!(
@@ -90,7 +92,7 @@ fn foreground(run: &Run, output: &Output) -> Result<ExitCode, Failure> {
         "attach": attach,
     });
     output.result(text, &started);
-    wait(signals)?;
+    signals.wait(|| read_again(run, &node, output))?;
     node.leave(run.drain)?;
     output.result("left", &json!({ "ok": true, "event": "left" }));
     Ok(ExitCode::SUCCESS)
@@ -118,12 +120,61 @@ fn control_path(config: &Config) -> Result<PathBuf, Failure> {
 
 /// A stream that a byte comes out of at SIGTERM or SIGINT.
 pub fn signals() -> Result<UnixStream, Failure> {
+    stream_of(&[SIGTERM, SIGINT])
+}
+
+fn stream_of(signals: &[i32]) -> Result<UnixStream, Failure> {
     let (reader, writer) = UnixStream::pair()?;
-    pipe::register(SIGTERM, writer.try_clone()?)?;
-    pipe::register(SIGINT, writer)?;
+    for signal in signals {
+        pipe::register(*signal, writer.try_clone()?)?;
+    }
     Ok(reader)
 }
 
-fn wait(mut signals: UnixStream) -> Result<(), Failure> {
-    Ok(signals.read_exact(&mut [0])?)
+/// What a node that runs is told by signals: each makes its stream readable.
+struct Signals {
+    end: UnixStream,
+    again: Option<UnixStream>,
+}
+
+impl Signals {
+    /// SIGTERM and SIGINT end it; SIGHUP has it read its file again, if it has one.
+    fn register(has_file: bool) -> Result<Signals, Failure> {
+        Ok(Signals { end: signals()?, again: has_file.then(|| stream_of(&[SIGHUP])).transpose()? })
+    }
+
+    /// Until it is to end.
+    fn wait(self, read_again: impl Fn()) -> Result<(), Failure> {
+        loop {
+            let streams = [Some(&self.end), self.again.as_ref()].into_iter().flatten();
+            let mut fds: Vec<PollFd<'_>> = streams.map(|one| PollFd::new(one, PollFlags::IN)).collect();
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                other => other.map_err(std::io::Error::from)?,
+            };
+            if !fds[0].revents().is_empty() {
+                return Ok(());
+            }
+            if let Some(mut again) = self.again.as_ref() {
+                // Whoever said it several times meant the file as it is now.
+                let _ = again.read(&mut [0; 64])?;
+                read_again();
+            }
+        }
+    }
+}
+
+/// Takes from the file what may change while the node runs. With a mistake in it, all stays as it is.
+fn read_again(run: &Run, node: &Node, output: &Output) {
+    let taken = run.node.config().and_then(|config| Ok(node.set_limits(&config)?));
+    let file = run.node.config.as_deref().unwrap_or(Path::new("")).display();
+    match taken {
+        Ok(()) => {
+            let text = format!(
+                "{file}: read again; what users may have is as it says, all else as at the start of the node"
+            );
+            output.result(text, &json!({ "ok": true, "event": "read_again", "file": file.to_string() }));
+        }
+        Err(failure) => log::warn(format_args!("all settings stay as they are: {}", failure.message)),
+    }
 }

@@ -27,6 +27,10 @@ pub struct NodeArgs {
     /// repeated
     #[arg(long = "interface", value_name = "RULE")]
     pub interfaces: Vec<String>,
+    /// Interface whose links carry messages only while no other link to that peer can: a rule as for --interface, without !;
+    /// may be repeated
+    #[arg(long = "standby", value_name = "RULE")]
+    pub standby: Vec<String>,
     /// Node to greet: HOST or HOST:PORT; may be repeated
     #[arg(long = "peer", value_name = "HOST")]
     pub peers: Vec<String>,
@@ -123,6 +127,9 @@ impl NodeArgs {
         }
         if !self.interfaces.is_empty() {
             config = config.interfaces(&self.interfaces);
+        }
+        if !self.standby.is_empty() {
+            config = config.interfaces_standby(&self.standby);
         }
         if !self.peers.is_empty() {
             config = config.peers(&self.peers);

@@ -85,6 +85,49 @@ fn who_has_what_of_a_node_is_shown_and_who_asks_for_more_is_told_why_not() {
 }
 
 #[test]
+fn a_node_reads_its_file_again_when_it_is_told_to_and_keeps_what_it_has_if_that_is_wrong() {
+    let folder = Folder(std::env::temp_dir().join(format!("polyrail-again-{}", std::process::id())));
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let file = folder.0.join("node.toml");
+    let write = |ports: &str| {
+        let settings = format!("security = \"none\"\n[user.{}]\nports = {ports}\n", uid());
+        std::fs::write(&file, settings).expect("a file");
+    };
+    write("1");
+    let [config, control] =
+        [file.clone(), folder.0.join("alpha.sock")].map(|path| path.display().to_string());
+    let start = ["--json", "node", "--config", &config, "--interface", "lo", "--no-discovery"];
+    let mut node = Running::start(&[&start[..], &["--control", &control]].concat());
+    let attach = format!("--attach={}", node.document()["attach"].as_str().expect("a path"));
+    let mut receiver = Running::start(&["--json", "recv", &attach, "100:0", "--count", "2"]);
+    let user = || -> Value {
+        let said = lines(&["--json", "mem", "--control", &control]).0;
+        serde_json::from_str::<Value>(&said[0]).expect("JSON")["show"]["users"][0].clone()
+    };
+    while user()["names"] != 1 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(failure(&["send", &attach, "100:0", "--text", "hello"]).1, Some(1), "it has one port already");
+    write("2");
+    node.signal("HUP");
+    let said = node.document();
+    assert_eq!((&said["event"], &said["file"]), (&json!("read_again"), &json!(config)), "{said}");
+    assert_eq!(failure(&["send", &attach, "100:0", "--text", "hello"]), (String::new(), Some(0)));
+    // What is wrong is told, and changes nothing; the right file after it does again.
+    write("-1");
+    node.signal("HUP");
+    write("3");
+    while user()["ports_max"] != 3 {
+        node.signal("HUP");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(failure(&["send", &attach, "100:0", "--text", "hello"]), (String::new(), Some(0)));
+    assert_eq!(receiver.exit_code(), Some(0), "it stayed all the time");
+    node.signal("TERM");
+    assert_eq!(node.exit_code(), Some(0));
+}
+
+#[test]
 fn a_node_may_have_as_many_descriptors_as_the_system_lets_it() {
     let folder = Folder(std::env::temp_dir().join(format!("polyrail-descriptors-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("a folder");

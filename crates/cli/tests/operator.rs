@@ -15,9 +15,15 @@ use world::{PROGRAM, Running, Scratch, ask, ask_until, inside, last_document, te
 
 /// Two nodes, alpha and beta, that have met on both links, and their control sockets.
 fn two_nodes(testbed: &Testbed, name: &str) -> ([Running; 2], [Scratch; 2]) {
+    two_nodes_with(testbed, name, &[])
+}
+
+/// The same; the first with more arguments.
+fn two_nodes_with(testbed: &Testbed, name: &str, more: &[&str]) -> ([Running; 2], [Scratch; 2]) {
     let sockets = ["a", "b"].map(|end| Scratch::new(&format!("{name}-{end}.sock")));
     let nodes = [(0, "alpha"), (1, "beta")].map(|(index, name)| {
-        let arguments = ["node", "--name", name, "--control", sockets[index].path()];
+        let mut arguments = vec!["node", "--name", name, "--control", sockets[index].path()];
+        arguments.extend(more.iter().filter(|_| index == 0));
         let mut node = Running::start(inside(testbed, index, &arguments));
         assert_eq!(node.first_line()["name"], name);
         node
@@ -143,6 +149,32 @@ fn a_link_is_set_aside_on_a_running_node_and_its_peer_knows() {
         .expect("the program starts");
     assert_eq!(String::from_utf8_lossy(&text.stdout), "beta/0: active\n");
     ask_until(&other, &["link", "list"], told("active"));
+}
+
+#[test]
+fn an_interface_for_need_serves_when_the_other_is_cut_and_not_before() {
+    let Some(testbed) = testbed("standby") else { return };
+    let (_nodes, [socket, other]) = two_nodes_with(&testbed, "standby", &["--standby", "l1"]);
+    let on = |answer: &Value, bearer: &str| {
+        let rows = answer["rows"].as_array();
+        rows.and_then(|rows| rows.iter().find(|row| row["bearer"] == bearer)).cloned().expect("a link")
+    };
+    let links = ask(&socket, &["link", "list"]);
+    let words = ["udp/l0", "udp/l1"].map(|bearer| on(&links, bearer)["status"].clone());
+    assert_eq!(words, ["active", "standby"], "{links}");
+    ask_until(&other, &["link", "list"], |answer| on(answer, "udp/l1")["status_of_peer"] == "standby");
+    // Whoever sends, the first link is the choice.
+    for (socket, peer) in [(&socket, "beta"), (&other, "alpha")] {
+        let first = on(&ask(socket, &["link", "list"]), "udp/l0")["link"].as_u64().expect("a number");
+        let told = ask(socket, &["why", peer])["why"].clone();
+        assert_eq!(told["message"]["choice"], format!("{peer}/{first}"), "{told}");
+    }
+    let second = on(&links, "udp/l1")["link"].as_u64().expect("a number");
+    testbed.carrier(0, 0, false).expect("the carrier can be taken");
+    for (socket, peer) in [(&socket, "beta"), (&other, "alpha")] {
+        let choice = format!("{peer}/{second}");
+        ask_until(socket, &["why", peer], |answer| answer["why"]["message"]["choice"] == *choice);
+    }
 }
 
 #[test]

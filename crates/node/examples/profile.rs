@@ -1,7 +1,9 @@
 //! Something to put under a profiler: `profile echo|count IFACE` on one node, `profile ping|flood BYTES COUNT IFACE`
 //! on the other. `profile self BYTES COUNT IFACE` sends to itself, so that only the program's own work is seen.
 //! `profile engines BYTES COUNT [BURST]` has two engines talk in one thread under a clock of its own, one message at a time or
-//! BURST, so that the same instructions are executed each time: for counting them. Spinning; figures to compare with come from
+//! BURST, so that the same instructions are executed each time: for counting them. `profile embedded|attached BYTES COUNT` has two nodes
+//! talk over `lo`, by ports of their own or of a program attached to each, all in one process that sleeps while it waits: what the
+//! engine's process adds is the difference, counted twice with different COUNT. The others spin; figures to compare with come from
 //! `polyrail bench`, not from here.
 
 use polyrail::engine::client::{Arrival, Exchange};
@@ -17,11 +19,14 @@ const SERVICE: ServiceAddress = ServiceAddress::new(1000, 1);
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let role =
-        args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE | engines BYTES COUNT [BURST]")?.clone();
+        args.first().ok_or("usage: profile echo|count IFACE | ping|flood|self BYTES COUNT IFACE | engines BYTES COUNT [BURST] | embedded|attached BYTES COUNT")?.clone();
     if role == "engines" {
         let burst = args.get(3).map_or(Ok(1), |word| word.parse())?;
         Pair::new()?.exchange(args[1].parse()?, args[2].parse()?, burst);
         return Ok(());
+    }
+    if role == "embedded" || role == "attached" {
+        return two_nodes(role == "attached", args[1].parse()?, args[2].parse()?);
     }
     let interfaces = args.last().cloned();
     let node = Node::embed(Config::new().insecure().interfaces(interfaces).wait(Wait::Spin))?;
@@ -86,6 +91,35 @@ fn flood(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::err
     let ns = start.elapsed().as_nanos() as f64;
     println!("{:.1} ns per message, {:.0} Mbit/s", ns / count as f64, (bytes * count) as f64 * 8_000.0 / ns);
     Ok(())
+}
+
+/// Round trips between two nodes over `lo`, each of which has its engine driven by threads of its own or by the ports'.
+fn two_nodes(is_attached: bool, bytes: usize, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let path = |end: &str| std::env::temp_dir().join(format!("profile-{}-{end}", std::process::id()));
+    let settings =
+        || Config::new().insecure().interfaces(["lo"]).shared_memory(false).discovery(false).port(0);
+    let waiting = || Config::new().wait(Wait::Block);
+    let first = Node::embed(settings().wait(Wait::Block).attach(path("a")))?;
+    let met = first.status().bearers[0].address.clone();
+    let second = Node::embed(settings().wait(Wait::Block).peers([met]).attach(path("b")))?;
+    let guests = match is_attached {
+        true => Some([Node::attach_with(path("a"), waiting())?, Node::attach_with(path("b"), waiting())?]),
+        false => None,
+    };
+    let (asks, answers) = guests.as_ref().map_or((&first, &second), |[a, b]| (a, b));
+    let (asking, answering) = (asks.port()?, answers.port()?);
+    answering.bind(ServiceRange::from(SERVICE), Scope::Cluster)?;
+    asking.wait_for(SERVICE, Some(Duration::from_secs(10)))?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..count {
+                let message = answering.recv().expect("the node is there");
+                answering.send(message.from(), message.bytes()).expect("the sender waits for it");
+            }
+            answering.flush(None).expect("the sender is there");
+        });
+        ping_and_tell(&asking, bytes, count)
+    })
 }
 
 /// Two engines over a medium in memory, each with a client that has bound the service of its number.

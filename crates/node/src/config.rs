@@ -292,6 +292,13 @@ impl Config {
         self
     }
 
+    /// Interfaces whose links are on standby, by the same rules: they carry messages only while no other link to that peer can, until
+    /// [`crate::Node::set_link`] says otherwise. Such as what is paid for by the byte.
+    pub fn interfaces_standby<S: Into<String>>(mut self, standby: impl IntoIterator<Item = S>) -> Self {
+        self.interfaces.standby = standby.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// UDP port of the data.
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;

@@ -48,7 +48,7 @@ pub use polyrail_shm::{Pool, Quota, Sizes};
 pub use status::{BearerStatus, BindingStatus, LinkReport, LostStatus, MissingStatus, PeerStatus, Status};
 pub use store::LargeMemory;
 
-use crate::config::ClassDscps;
+use crate::config::{ClassDscps, InterfaceRules};
 use crate::error::TooMuch;
 use gather::Gather;
 use history::History;
@@ -172,6 +172,7 @@ pub struct Engine {
     changes: u32,
     /// Interfaces that should have a bearer and have none.
     missing: bearers::Missing,
+    interfaces: InterfaceRules,
     store: EngineStore,
     gather: Gather,
     train: Train,
@@ -216,6 +217,7 @@ impl Engine {
             bearers: Vec::new(),
             changes: 0,
             missing: bearers::Missing::default(),
+            interfaces: InterfaceRules::default(),
             store: EngineStore::default(),
             train: Train::new(),
             batch: RxBatch::new(8),

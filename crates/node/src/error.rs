@@ -428,6 +428,23 @@ pub enum LinkSetError {
     Forked,
 }
 
+/// Why a node's limits stayed as they were.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitsError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// The node is another process's.
+    #[error(
+        "the limits of a node are its own program's to set; `polyrail node --config FILE` reads its file again at SIGHUP"
+    )]
+    NotOwn,
+    /// The process forked: the node belongs to its parent.
+    #[error("forked: a node belongs to the process that started it; start another in the child")]
+    Forked,
+}
+
 impl From<polyrail_proto::service::SubscribeError> for SubscribeError {
     fn from(error: polyrail_proto::service::SubscribeError) -> Self {
         match error {
@@ -581,6 +598,17 @@ impl LinkSetError {
             LinkSetError::Refused(_) => ErrorCode::Unsupported,
             LinkSetError::Closed => ErrorCode::Closed,
             LinkSetError::Forked => ErrorCode::Forked,
+        }
+    }
+}
+
+impl LimitsError {
+    /// Its stable number.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            LimitsError::Config(_) => ErrorCode::Config,
+            LimitsError::NotOwn => ErrorCode::NotPermitted,
+            LimitsError::Forked => ErrorCode::Forked,
         }
     }
 }

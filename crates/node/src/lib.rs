@@ -46,8 +46,8 @@ pub use config::{
 pub use connection::{Connect, Connection};
 pub use engine::{BearerStatus, BindingStatus, LinkReport, PeerStatus, Status};
 pub use error::{
-    BindError, ConnectionError, Disconnect, Error, ErrorCode, LinkSetError, RecvError, SendEachError,
-    SendError, StartError, SubscribeError, UpdateError,
+    BindError, ConnectionError, Disconnect, Error, ErrorCode, LimitsError, LinkSetError, RecvError,
+    SendEachError, SendError, StartError, SubscribeError, UpdateError,
 };
 pub use message::Message;
 pub use node::Node;

@@ -11,7 +11,7 @@ use crate::clock::now_ns;
 use crate::config::{Config, Profile, Progress, Security, Wait};
 use crate::engine::client::Exchange;
 use crate::engine::{Engine, LargeMemory, Limits, Status};
-use crate::error::{Error, LinkSetError, StartError, SubscribeError};
+use crate::error::{Error, LimitsError, LinkSetError, StartError, SubscribeError};
 use crate::host::Host;
 use crate::port::Port;
 use crate::readiness::Readiness;
@@ -249,6 +249,21 @@ impl Node {
             }
             Host::Other(attached) => attached.set_link(peer, link, status),
         }
+    }
+
+    /// Takes from `config` what the users of programs that attach may have from now on: `users`, `user`, `right` and
+    /// `memory_bytes_max`. What they have already stays theirs, be it more. Nothing else of `config` matters.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the node is another process's: nothing has changed then.
+    pub fn set_limits(&self, config: &Config) -> Result<(), LimitsError> {
+        if self.shared.host.is_forked() {
+            return Err(LimitsError::Forked);
+        }
+        let drive = self.shared.host.own().ok_or(LimitsError::NotOwn)?;
+        config.validate_settings()?;
+        drive.engine().renew_limits(limits_of(config));
+        Ok(())
     }
 
     /// News since the last call: peers, links, names.

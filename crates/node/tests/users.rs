@@ -293,6 +293,44 @@ fn who_opens_ports_in_a_loop_has_as_many_as_its_user_may_and_others_have_theirs(
 }
 
 #[test]
+fn limits_that_are_set_while_programs_run_hold_from_then_on_and_take_nothing_away() {
+    if !can_be_others("limits_that_are_set_while_programs_run_hold_from_then_on_and_take_nothing_away") {
+        return;
+    }
+    let start = || Config::new().insecure().memory_bytes_max(1 << 30).memory(small().memory);
+    let machine = Machine::new("renewed", start().user(ONE, limits(5, 100, 1 << 29)));
+    let ports_of = |role: &mut Other| number(&role.hear("result"));
+    let mut first = machine.start(ONE, "ports");
+    assert_eq!(ports_of(&mut first), 5);
+    machine.node.set_limits(&start().user(ONE, limits(8, 100, 1 << 29))).unwrap();
+    let mut second = machine.start(ONE, "ports");
+    assert_eq!(ports_of(&mut second), 3, "as many more");
+    // Fewer than there are: those stay.
+    machine.node.set_limits(&start().user(ONE, limits(2, 100, 1 << 29))).unwrap();
+    assert_eq!(machine.user(ONE)["ports"], 8);
+    second.kill();
+    until("its ports are gone", || machine.user(ONE)["ports"] == 5);
+    assert_eq!(ports_of(&mut machine.start(ONE, "ports")), 0);
+    first.kill();
+    machine.has_nothing_of(ONE);
+    // It may have two ports, but not the memory of one. Then it is the node that has too little, and a type that is kept for others.
+    machine.node.set_limits(&start().user(ONE, limits(2, 100, MIB))).unwrap();
+    assert_eq!(ports_of(&mut machine.start(ONE, "ports")), 0);
+    machine.node.set_limits(&start().memory_bytes_max(4 * MIB)).unwrap();
+    assert_eq!(machine.ask("mem")["memory"]["limit_bytes"], 4 * MIB);
+    assert!(ports_of(&mut machine.start(ONE, "ports")) < 3);
+    let kept = start().user(ONE, limits(20, 100, 1 << 29)).right(KEPT.kind..=KEPT.kind, [OTHER]);
+    machine.node.set_limits(&kept).unwrap();
+    machine.has_nothing_of(ONE);
+    let result = machine.start(ONE, "names").hear("result");
+    assert!(number(&result) == 100 && result.contains("Err(NotPermitted)"), "{result}");
+    let error = machine.node.set_limits(&start().user(ONE, limits(1, 1, 7))).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Config);
+    assert_eq!(machine.user(ONE)["ports_max"], 20, "as before");
+    machine.serves_others();
+}
+
+#[test]
 fn memory_is_promised_to_a_user_up_to_its_limit_and_to_all_up_to_that_of_the_node() {
     if !can_be_others("memory_is_promised_to_a_user_up_to_its_limit_and_to_all_up_to_that_of_the_node") {
         return;

@@ -47,6 +47,8 @@ pub struct LinkSpec {
     pub lossless: bool,
     /// Both ends share memory: while it serves, no other link does (protocol.md §5.11).
     pub near: bool,
+    /// Its operator wants it on standby as soon as it is there (protocol.md §6.4).
+    pub standby: bool,
 }
 
 #[cfg(test)]
@@ -55,7 +57,17 @@ impl LinkSpec {
     pub(crate) fn to(id: u16, own: u8, to: u8, mtu: u16) -> LinkSpec {
         let (bearer, to) = (BearerId(own), MediaAddress::from_bytes(&[to]).expect("one byte is an address"));
         let (window, peer_bearer) = (1 << 20, bearer);
-        LinkSpec { id: LinkId(id), bearer, peer_bearer, to, mtu, window, lossless: true, near: false }
+        LinkSpec {
+            id: LinkId(id),
+            bearer,
+            peer_bearer,
+            to,
+            mtu,
+            window,
+            lossless: true,
+            near: false,
+            standby: false,
+        }
     }
 }
 
@@ -184,7 +196,7 @@ impl Link {
             mtu: Mtu::new(base & !7, spec.mtu & !7),
             received: Received::new(),
             sent: Sent::default(),
-            status: LinkStatus::Active,
+            status: if spec.standby { LinkStatus::Standby } else { LinkStatus::Active },
             status_of_peer: LinkStatus::Active,
             stats: LinkStats::default(),
             carrier: true,

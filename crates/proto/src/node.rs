@@ -192,7 +192,17 @@ impl Node {
         let link = crate::id::LinkId(0);
         session.add_link(
             now,
-            LinkSpec { id: link, bearer: id, peer_bearer: id, to, mtu, window, lossless: true, near: false },
+            LinkSpec {
+                id: link,
+                bearer: id,
+                peer_bearer: id,
+                to,
+                mtu,
+                window,
+                lossless: true,
+                near: false,
+                standby: false,
+            },
             &self.config,
         );
         session.announced = true;

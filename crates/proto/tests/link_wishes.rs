@@ -20,14 +20,14 @@ fn carries(packet: &Packet) -> bool {
 }
 
 /// Sends one message of each size from both nodes, until all are confirmed; packets with some of them by medium.
-fn exchange(world: &mut World, ports: [PortId; 2], mut at_step: impl FnMut(&mut World, usize)) -> [usize; 2] {
+fn exchange(world: &mut World, ports: [PortId; 2], mut at_step: impl FnMut(&mut World, usize)) -> [usize; 3] {
     for from in 0..2 {
         for len in [8, 9_000, 60_000, 400_000] {
             let to = Destination::Port(PortAddress { node: IDS[1 - from], port: ports[1 - from] });
             assert!(world.hosts[from].send(world.now, ports[from], to, Class::Normal, 0, &vec![7; len]));
         }
     }
-    let mut packets = [0; 2];
+    let mut packets = [0; 3];
     for step in 0..100_000 {
         at_step(world, step);
         world.step(Duration::us(50), |packet| {
@@ -59,15 +59,42 @@ fn set(world: &mut World, link: LinkId, status: LinkStatus) {
 fn neither_end_sends_messages_by_a_link_that_one_has_put_aside_and_both_do_again() {
     let (mut world, ports) = pair();
     let link = first_link(&world);
-    let [first, second] = exchange(&mut world, ports, |_, _| ());
+    let [first, second, _] = exchange(&mut world, ports, |_, _| ());
     assert!(first > 0 && second > 0, "both carry: {first} {second}");
     for status in [LinkStatus::Standby, LinkStatus::Drain] {
         set(&mut world, link, status);
-        let [first, second] = exchange(&mut world, ports, |_, _| ());
+        let [first, second, _] = exchange(&mut world, ports, |_, _| ());
         assert!(first == 0 && second > 0, "{status:?}: {first} {second}");
         set(&mut world, link, LinkStatus::Active);
-        let [first, second] = exchange(&mut world, ports, |_, _| ());
+        let [first, second, _] = exchange(&mut world, ports, |_, _| ());
         assert!(first > 0 && second > 0, "active again: {first} {second}");
+    }
+}
+
+#[test]
+fn links_of_a_bearer_on_standby_carry_nothing_until_the_others_are_gone() {
+    for end in 0..2 {
+        let (mut world, ports) = pair();
+        let now = world.now;
+        world.hosts[end].add_bearer_on(now, 2, true);
+        world.hosts[1 - end].add_bearer_on(now, 2, false);
+        world.run_while(3_000, |_| true);
+        let link_of = |world: &World, host: usize| {
+            let bearer = world.hosts[host].bearer_on(2).unwrap();
+            let session = world.hosts[host].session_with(IDS[1 - host]).unwrap();
+            let link = session.links.iter().find(|link| link.spec.bearer == bearer).expect("it is there");
+            (link.usable(), link.status, link.status_of_peer)
+        };
+        assert_eq!(link_of(&world, end), (true, LinkStatus::Standby, LinkStatus::Active));
+        assert_eq!(link_of(&world, 1 - end), (true, LinkStatus::Active, LinkStatus::Standby));
+        let [first, second, spare] = exchange(&mut world, ports, |_, _| ());
+        assert!(first > 0 && second > 0 && spare == 0, "{first} {second} {spare}");
+        let now = world.now;
+        for host in &mut world.hosts {
+            (0..2).for_each(|medium| host.remove_bearer(now, medium));
+        }
+        let [first, second, spare] = exchange(&mut world, ports, |_, _| ());
+        assert!(first == 0 && second == 0 && spare > 0, "{first} {second} {spare}");
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use polyrail_proto::id::NodeId;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -67,7 +67,7 @@ struct File {
     memory: FileMemory,
     users: FileLimits,
     user: BTreeMap<String, FileLimits>,
-    rights: BTreeMap<String, BTreeSet<u32>>,
+    rights: BTreeMap<String, Vec<toml::Value>>,
 }
 
 /// What a file may say: not "unset", which is said by silence.
@@ -82,6 +82,7 @@ enum FileSecurity {
 struct FileInterfaces {
     include: Option<Vec<String>>,
     exclude: Option<Vec<String>>,
+    standby: Option<Vec<String>>,
 }
 
 /// Names or numbers.
@@ -129,6 +130,7 @@ impl File {
         c.rights = users::rights(self.rights)?;
         c.interfaces.exclude = self.interfaces.exclude;
         set(&mut c.interfaces.include, self.interfaces.include);
+        set(&mut c.interfaces.standby, self.interfaces.standby);
         c.dscp = self.dscp.into_dscps()?;
         set(&mut c.cluster, self.cluster);
         set(&mut c.port, self.port);

@@ -18,6 +18,8 @@ pub struct InterfaceRules {
     /// Interfaces not to use, beside those with `!`; `None`: [`INTERFACES_EXCLUDED`] while nothing is included, else
     /// none.
     pub exclude: Option<Vec<String>>,
+    /// Of those that are used, whose links are on standby: they carry messages only while no other to that peer can.
+    pub standby: Vec<String>,
 }
 
 impl InterfaceRules {
@@ -37,6 +39,12 @@ impl InterfaceRules {
         };
         let excluded = excluded || self.include.iter().filter_map(|rule| rule.strip_prefix('!')).any(hits);
         !excluded && !is_loopback && (includes_all || self.including().any(hits))
+    }
+
+    /// Whether links by an interface that has this address are on standby from the first.
+    pub(crate) fn is_standby(&self, name: &str, address: IpAddr) -> bool {
+        let hits = |rule: &String| Rule::parse(rule).is_some_and(|rule| rule.hits(name, &[address]));
+        self.standby.iter().any(hits)
     }
 
     /// Whether an interface is named in full: whoever does that counts on it.
@@ -74,7 +82,8 @@ impl InterfaceRules {
         let bare = |rule: &'_ String| rule.strip_prefix('!').unwrap_or(rule).to_owned();
         let include = self.include.iter().map(|rule| ("interfaces.include", rule, bare(rule)));
         let exclude = self.exclude.iter().flatten().map(|rule| ("interfaces.exclude", rule, rule.clone()));
-        for (key, rule, bare) in include.chain(exclude) {
+        let standby = self.standby.iter().map(|rule| ("interfaces.standby", rule, rule.clone()));
+        for (key, rule, bare) in include.chain(exclude).chain(standby) {
             if Rule::parse(&bare).is_none() {
                 let negated =
                     if key == "interfaces.include" { "; with ! before it: not this one" } else { "" };

@@ -72,7 +72,7 @@ fn every_key_reaches_its_setting() {
         keepalive_idle_ms = 2000
         integrity = "full"
         progress = "manual"
-        interfaces = { include = ["l0", "l1"] }
+        interfaces = { include = ["l0", "l1"], standby = ["l1"] }
         dscp = { control = "cs6", urgent = "EF", normal = 18, bulk = "1" }
         class_policy = { urgent = "redundant" }
         memory = { tx_arena_bytes = 1048576, rx_arena_bytes = 2097152, submission_entries = 64, completion_entries = 128 }
@@ -98,6 +98,7 @@ fn every_key_reaches_its_setting() {
         .integrity(Integrity::Full)
         .progress(Progress::Manual)
         .interfaces(["l0", "l1"])
+        .interfaces_standby(["l1"])
         .dscp(ClassDscps { control: dscp(48), urgent: dscp(46), normal: dscp(18), bulk: dscp(1) })
         .memory(Memory {
             tx_arena_bytes: 1 << 20,
@@ -178,6 +179,8 @@ fn limits_and_rights_of_users_are_read_and_what_is_wrong_with_them_is_told_with_
         .right(64..=64, [])
         .right(70..=79, [1, 2]);
     assert_eq!(Config::from_toml(text), Ok(expected));
+    let by_name = Config::from_toml("[user.root]\nports = 3\n[rights]\n64 = [\"root\", 7]\n");
+    assert_eq!(by_name, Ok(Config::new().user(0, few).right(64..=64, [0, 7])));
     assert_eq!(own.or(few), UserLimits { ports: Some(3), ..own });
     for (wrong, told) in [
         ("memory_bytes_max = 1000", "line 1: memory_bytes_max: 1000 is out of range; allowed: 1048576 to "),
@@ -186,7 +189,14 @@ fn limits_and_rights_of_users_are_read_and_what_is_wrong_with_them_is_told_with_
             "line 2: users.memory_bytes: 7 is too little; allowed: 0, or 1048576 and more",
         ),
         ("[user.9]\nports = 1\nmemory_bytes = 7", "line 3: user.9.memory_bytes: 7 is too little"),
-        ("[user.alice]\nports = 1", "line 1: user.alice: \"alice\" is no user; allowed: a user's number"),
+        (
+            "[user.no-such]\nports = 1",
+            "line 1: user.no-such: there is no user \"no-such\" in /etc/passwd; allowed: a user's name",
+        ),
+        (
+            "[user.0]\n[user.root]",
+            "line 2: user.root: \"root\" is user 0, who has a table already; allowed: ",
+        ),
         (
             "[user.7]\nport = 1",
             "line 2: unknown field `port`, expected one of `ports`, `names`, `memory_bytes`",
@@ -201,7 +211,12 @@ fn limits_and_rights_of_users_are_read_and_what_is_wrong_with_them_is_told_with_
             "[rights]\n70-79 = [1]\n79 = []",
             "line 3: rights.79: some of these types are in rights.70-79 too; allowed: each type once",
         ),
-        ("[rights]\n64 = [-1]", "line 2: "),
+        (
+            "[rights]\n64 = [-1]",
+            "line 2: rights.64: -1 is no user; allowed: a user's name in /etc/passwd, or",
+        ),
+        ("[rights]\n64 = [1.5]", "line 2: rights.64: 1.5 is no user"),
+        ("[rights]\n64 = [\"no-such\"]", "line 2: rights.64: there is no user \"no-such\" in /etc/passwd"),
     ] {
         let error = error(wrong);
         assert!(error.starts_with(told), "{error}");
@@ -302,6 +317,19 @@ fn exclusion_beats_a_pattern_but_not_a_full_name() {
 }
 
 #[test]
+fn standby_is_told_by_name_pattern_or_network() {
+    let is_standby = |rule: &str| {
+        let rules = Config::new().interfaces_standby([rule]).interfaces;
+        ["eth0", "wwan0"].map(|name| rules.is_standby(name, [10, 1, 2, 3].into()))
+    };
+    assert_eq!(is_standby("wwan0"), [false, true]);
+    assert_eq!(is_standby("w*"), [false, true]);
+    assert_eq!(is_standby("10.1.0.0/16"), [true, true]);
+    assert_eq!(is_standby("10.2.0.0/16"), [false, false]);
+    assert!(!Config::new().interfaces.is_standby("eth0", [10, 1, 2, 3].into()), "none by default");
+}
+
+#[test]
 fn a_rule_with_a_mark_of_exclamation_excludes() {
     let chosen = |include: &[&str]| {
         let rules = Config::new().interfaces(include.iter().copied()).interfaces;
@@ -322,6 +350,7 @@ fn a_rule_that_names_no_interface_is_refused() {
     for wrong in wrong {
         assert!(Config::new().insecure().interfaces([wrong]).validate().is_err(), "{wrong:?}");
         assert!(Config::new().insecure().interfaces_excluded([wrong]).validate().is_err(), "{wrong:?}");
+        assert!(Config::new().insecure().interfaces_standby([wrong]).validate().is_err(), "{wrong:?}");
     }
     assert!(
         Config::new().insecure().interfaces_excluded(["!eth0"]).validate().is_err(),

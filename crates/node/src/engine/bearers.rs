@@ -2,6 +2,7 @@
 
 use super::vacant::Vacant;
 use super::{Attached, Engine, media};
+use crate::config::InterfaceRules;
 use crate::node::events::NodeEvent;
 use polyrail_bearer::{Address, Bearer};
 use polyrail_proto::BearerInfo;
@@ -100,19 +101,25 @@ impl Missing {
 }
 
 impl Engine {
+    /// What is wanted of interfaces, for bearers that are added from now on.
+    pub(crate) fn set_interfaces(&mut self, rules: InterfaceRules) {
+        self.interfaces = rules;
+    }
+
     /// Adds a bearer; its number is the count of those before it.
     ///
     /// # Panics
     /// If there are as many as there may be: see [`Engine::open_bearer`].
     pub fn add_bearer(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
-        let info = describe(bearer.as_ref());
+        let info = describe(bearer.as_ref(), &self.interfaces);
         let id = self.node.add_bearer(Instant(now_ns), info);
         self.attach(now_ns, bearer, id, false)
     }
 
     /// Adds the bearer by which ports of this node reach each other.
     pub fn add_loopback(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> usize {
-        let info = BearerInfo { broadcast: false, ambiguous: true, ..describe(bearer.as_ref()) };
+        let info =
+            BearerInfo { broadcast: false, ambiguous: true, ..describe(bearer.as_ref(), &self.interfaces) };
         let id = self.node.add_loopback(Instant(now_ns), info);
         let index = self.attach(now_ns, bearer, id, true);
         self.loopback_at = Some(index);
@@ -121,7 +128,8 @@ impl Engine {
 
     /// Adds a bearer while the engine runs: peers are told of it. Its number; none if there are as many as there may be.
     pub fn open_bearer(&mut self, now_ns: u64, bearer: Box<dyn Bearer>) -> Option<usize> {
-        let id = self.node.try_add_bearer(Instant(now_ns), describe(bearer.as_ref()))?;
+        let info = describe(bearer.as_ref(), &self.interfaces);
+        let id = self.node.try_add_bearer(Instant(now_ns), info)?;
         self.next_at = Instant::ZERO;
         let name = bearer.name().to_owned();
         if let Some(device) = bearer.device() {
@@ -218,8 +226,8 @@ impl Engine {
     }
 }
 
-/// A bearer's facts in the core's words.
-fn describe(bearer: &dyn Bearer) -> BearerInfo {
+/// A bearer's facts, and what is wanted of its links, in the core's words.
+fn describe(bearer: &dyn Bearer, interfaces: &InterfaceRules) -> BearerInfo {
     let (network, facts) = (bearer.local(), bearer.capabilities());
     let link_local = match network.address {
         Address::Ip(std::net::SocketAddr::V6(v6)) => v6.ip().is_unicast_link_local(),
@@ -236,6 +244,10 @@ fn describe(bearer: &dyn Bearer) -> BearerInfo {
         broadcast: facts.broadcast,
         ambiguous: link_local,
         near: facts.near,
+        standby: match (bearer.device(), network.address) {
+            (Some(device), Address::Ip(address)) => interfaces.is_standby(device, address.ip()),
+            _ => false,
+        },
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn open_all(engine: &mut Engine, config: &Config) -> Result<Vec<Strin
     };
     let all = interface::list().map_err(system("interfaces"))?;
     let chosen = selected(&config.interfaces, &all)?;
+    engine.set_interfaces(config.interfaces.clone());
     let mut warnings = Vec::new();
     if let Some(more) = chosen.len().checked_sub(OUTSIDE_MAX).filter(|more| *more > 0) {
         warnings.push(format!("{more} interfaces are not used: a node has at most {OUTSIDE_MAX}"));

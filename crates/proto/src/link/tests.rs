@@ -25,6 +25,7 @@ fn link(config: &Config) -> Link {
         window: 1 << 20,
         lossless: false,
         near: false,
+        standby: false,
     };
     Link::new(NOW, spec, config)
 }

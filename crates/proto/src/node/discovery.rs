@@ -28,6 +28,8 @@ pub struct BearerInfo {
     pub ambiguous: bool,
     /// Those that it reaches are on this machine, by memory that they share: its links come before all others (§5.11).
     pub near: bool,
+    /// Its links are on standby from the first, as if its operator had set each of them so (§6.4).
+    pub standby: bool,
 }
 
 impl BearerInfo {

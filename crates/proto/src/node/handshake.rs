@@ -581,6 +581,6 @@ fn link_spec(
     let theirs = session.peer.bearers.iter().find(|b| b.bearer == peer_bearer);
     let mtu = session.mtu_between(own.mtu, peer_bearer);
     let window = theirs.map_or(own.window, |t| t.window_bytes).max(16_384);
-    let near = own.near;
-    Some(LinkSpec { id, bearer, peer_bearer, to: to.clone(), mtu, window, lossless: false, near })
+    let (near, standby) = (own.near, own.standby);
+    Some(LinkSpec { id, bearer, peer_bearer, to: to.clone(), mtu, window, lossless: false, near, standby })
 }

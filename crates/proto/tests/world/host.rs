@@ -64,6 +64,11 @@ impl Host {
 
     /// A bearer on `medium`, from now on.
     pub fn add_bearer(&mut self, now: Instant, medium: u8) {
+        self.add_bearer_on(now, medium, false);
+    }
+
+    /// The same, which may be one whose links are on standby.
+    pub fn add_bearer_on(&mut self, now: Instant, medium: u8, standby: bool) {
         let info = BearerInfo {
             address: address(medium, self.seat),
             prefix_at: 1,
@@ -73,6 +78,7 @@ impl Host {
             broadcast: true,
             ambiguous: false,
             near: false,
+            standby,
         };
         self.core(|node, _| node.add_bearer(now, info));
     }

@@ -39,6 +39,24 @@ impl Default for Limits {
     }
 }
 
+/// What one user may have.
+struct Own {
+    ports: usize,
+    names: usize,
+    memory_bytes: usize,
+}
+
+impl Limits {
+    fn of(&self, uid: u32) -> Own {
+        let own = self.users.get(&uid).copied().unwrap_or_default().or(self.each);
+        Own {
+            ports: own.ports.unwrap_or(CLIENTS_MAX / SHARE),
+            names: own.names.unwrap_or(BINDINGS_NODE_MAX / SHARE),
+            memory_bytes: own.memory_bytes.map_or(self.memory_bytes_max / SHARE, |bytes| bytes as usize),
+        }
+    }
+}
+
 /// Whose something is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Whose {
@@ -153,19 +171,29 @@ impl Users {
         }
         let (limits, budget, descriptors) = (&self.limits, &self.budget, &self.descriptors);
         self.all.entry(uid).or_insert_with(|| {
-            let own = limits.users.get(&uid).copied().unwrap_or_default().or(limits.each);
-            let memory_bytes = own.memory_bytes.map_or(budget.limit_bytes() / SHARE, |bytes| bytes as usize);
+            let own = limits.of(uid);
             User {
                 ports: 0,
-                ports_max: own.ports.unwrap_or(CLIENTS_MAX / SHARE),
+                ports_max: own.ports,
                 names: 0,
-                names_max: own.names.unwrap_or(BINDINGS_NODE_MAX / SHARE),
+                names_max: own.names,
                 subscriptions: 0,
-                memory: Quota::of(budget, memory_bytes),
+                memory: Quota::of(budget, own.memory_bytes),
                 descriptors: Quota::of(descriptors, descriptors.limit_bytes() / SHARE),
                 refused: Refusals::default(),
             }
         })
+    }
+
+    /// Sets what users may have from now on. What they have stays theirs, be it more.
+    fn renew(&mut self, limits: Limits) {
+        self.budget.set_limit(limits.memory_bytes_max);
+        for (uid, user) in &mut self.all {
+            let own = limits.of(*uid);
+            (user.ports_max, user.names_max) = (own.ports, own.names);
+            user.memory.set_limit(own.memory_bytes);
+        }
+        self.limits = limits;
     }
 
     /// Counts a refusal, and puts it into words.
@@ -269,6 +297,11 @@ impl Engine {
     /// Sets what users may have, before there are any.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.users = Users::new(limits);
+    }
+
+    /// Sets what they may have from now on. Descriptors are not among it: they are the process's.
+    pub(crate) fn renew_limits(&mut self, limits: Limits) {
+        self.users.renew(limits);
     }
 
     /// What users have.
