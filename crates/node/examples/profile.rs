@@ -96,8 +96,7 @@ fn flood(port: &Port, bytes: usize, count: usize) -> Result<(), Box<dyn std::err
 /// Round trips between two nodes over `lo`, each of which has its engine driven by threads of its own or by the ports'.
 fn two_nodes(is_attached: bool, bytes: usize, count: usize) -> Result<(), Box<dyn std::error::Error>> {
     let path = |end: &str| std::env::temp_dir().join(format!("profile-{}-{end}", std::process::id()));
-    let settings =
-        || Config::new().insecure().interfaces(["lo"]).shared_memory(false).discovery(false).port(0);
+    let settings = || Config::new().insecure().interfaces(["lo"]).shared_memory(false).discovery(false);
     let waiting = || Config::new().wait(Wait::Block);
     let first = Node::embed(settings().wait(Wait::Block).attach(path("a")))?;
     let met = first.status().bearers[0].address.clone();
