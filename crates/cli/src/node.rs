@@ -17,7 +17,7 @@ use signal_hook::low_level::pipe;
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -166,15 +166,11 @@ impl Signals {
 
 /// Takes from the file what may change while the node runs. With a mistake in it, all stays as it is.
 fn read_again(run: &Run, node: &Node, output: &Output) {
-    let taken = run.node.config().and_then(|config| Ok(node.set_limits(&config)?));
-    let file = run.node.config.as_deref().unwrap_or(Path::new("")).display();
-    match taken {
-        Ok(()) => {
-            let text = format!(
-                "{file}: read again; what users may have is as it says, all else as at the start of the node"
-            );
-            output.result(text, &json!({ "ok": true, "event": "read_again", "file": file.to_string() }));
-        }
+    match run.node.config().and_then(|config| Ok(node.set_limits(&config)?)) {
+        Ok(()) => output.result(
+            "settings read again: what users may have is as they say, all else as at the start of the node",
+            &json!({ "ok": true, "event": "read_again", "file": run.node.config }),
+        ),
         Err(failure) => log::warn(format_args!("all settings stay as they are: {}", failure.message)),
     }
 }

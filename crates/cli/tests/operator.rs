@@ -170,6 +170,23 @@ fn an_interface_for_need_serves_when_the_other_is_cut_and_not_before() {
         assert_eq!(told["message"]["choice"], format!("{peer}/{first}"), "{told}");
     }
     let second = on(&links, "udp/l1")["link"].as_u64().expect("a number");
+    // An interface that loses its address and gets it again has another link, which is for need too.
+    let address = |verb: &str| {
+        let address = format!("{}/24", testbed.address(0, 1));
+        let done = testbed.command(0, "ip").args(["addr", verb, &address, "dev", "l1"]).status();
+        assert!(done.expect("ip starts").success(), "{verb} {address}");
+    };
+    let count = |answer: &Value| answer["rows"].as_array().map_or(0, Vec::len);
+    address("del");
+    ask_until(&socket, &["link", "list"], |answer| count(answer) == 1);
+    address("add");
+    let links = ask_until(&socket, &["link", "list"], |answer| count(answer) == 2);
+    let again = on(&links, "udp/l1");
+    assert!(again["link"] != second && again["status"] == "standby", "{links}");
+    ask_until(&other, &["link", "list"], |answer| {
+        count(answer) == 2 && on(answer, "udp/l1")["status_of_peer"] == "standby"
+    });
+    let second = again["link"].clone();
     testbed.carrier(0, 0, false).expect("the carrier can be taken");
     for (socket, peer) in [(&socket, "beta"), (&other, "alpha")] {
         let choice = format!("{peer}/{second}");

@@ -327,6 +327,8 @@ fn limits_that_are_set_while_programs_run_hold_from_then_on_and_take_nothing_awa
     let error = machine.node.set_limits(&start().user(ONE, limits(1, 1, 7))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Config);
     assert_eq!(machine.user(ONE)["ports_max"], 20, "as before");
+    let error = attach(&machine.door.0).set_limits(&start()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotPermitted, "it is the node's own program that sets them");
     machine.serves_others();
 }
 

@@ -51,23 +51,23 @@ pub struct LinkSpec {
     pub standby: bool,
 }
 
-#[cfg(test)]
 impl LinkSpec {
+    /// Between bearers that lose nothing, such as a node's own to itself.
+    pub(crate) fn lossless(
+        id: LinkId,
+        bearer: BearerId,
+        to: MediaAddress,
+        (mtu, window): (u16, u32),
+    ) -> LinkSpec {
+        let (near, standby) = (false, false);
+        LinkSpec { id, bearer, peer_bearer: bearer, to, mtu, window, lossless: true, near, standby }
+    }
+
     /// Link `id` from bearer `own` to the peer's of the same number, at the address of the byte `to`.
+    #[cfg(test)]
     pub(crate) fn to(id: u16, own: u8, to: u8, mtu: u16) -> LinkSpec {
-        let (bearer, to) = (BearerId(own), MediaAddress::from_bytes(&[to]).expect("one byte is an address"));
-        let (window, peer_bearer) = (1 << 20, bearer);
-        LinkSpec {
-            id: LinkId(id),
-            bearer,
-            peer_bearer,
-            to,
-            mtu,
-            window,
-            lossless: true,
-            near: false,
-            standby: false,
-        }
+        let to = MediaAddress::from_bytes(&[to]).expect("one byte is an address");
+        LinkSpec::lossless(LinkId(id), BearerId(own), to, (mtu, 1 << 20))
     }
 }
 

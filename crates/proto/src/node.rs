@@ -182,29 +182,14 @@ impl Node {
 
     /// Adds the bearer by which the node talks to itself, and the session with itself.
     pub fn add_loopback(&mut self, now: Instant, info: BearerInfo) -> BearerId {
-        let to = info.address.clone();
-        let (mtu, window) = (info.mtu, info.window);
+        let (to, sizes) = (info.address.clone(), (info.mtu, info.window));
         let id = self.add_bearer(now, info);
         let slot = self.free_slot();
         let index = self.session_id(slot);
         let hello = self.hello(index, 0, id);
         let mut session = Session::new(now, index, (&hello).into(), true, 0, &self.config);
-        let link = crate::id::LinkId(0);
-        session.add_link(
-            now,
-            LinkSpec {
-                id: link,
-                bearer: id,
-                peer_bearer: id,
-                to,
-                mtu,
-                window,
-                lossless: true,
-                near: false,
-                standby: false,
-            },
-            &self.config,
-        );
+        let link = LinkSpec::lossless(crate::id::LinkId(0), id, to, sizes);
+        session.add_link(now, link, &self.config);
         session.announced = true;
         self.slots[slot].session = Some(Box::new(session));
         self.by_node.insert(self.config.node, slot);

@@ -66,9 +66,10 @@ fn uid(key: &str, user: &toml::Value) -> Result<u32, ConfigError> {
 /// The number of the user of that name. It is looked up where every system has the users that services run as, and what a static
 /// program can read: names that only a directory service knows are not there.
 fn uid_of(key: &str, name: &str) -> Result<u32, ConfigError> {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    uid_in(&users, name)
-        .ok_or_else(|| ConfigError::new(key, format!("there is no user {name:?} in /etc/passwd"), USER))
+    let wrong = |what| ConfigError::new(key, what, USER);
+    let users = fs::read_to_string("/etc/passwd")
+        .map_err(|error| wrong(format!("user {name:?} is not known: /etc/passwd: {error}")))?;
+    uid_in(&users, name).ok_or_else(|| wrong(format!("there is no user {name:?} in /etc/passwd")))
 }
 
 /// The same in lines as `name:password:uid:...` (passwd(5)).
